@@ -125,6 +125,16 @@ endif()
 install(FILES ${PROJECT_SOURCE_DIR}/packaging/completion/kedge.bash
   DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME kedge)
 
+# The documents, with links to each other that lead somewhere, and the examples, which build from there.
+if(NOT SKBUILD)
+  install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md ${PROJECT_SOURCE_DIR}/CITATION.cff
+    ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR} PATTERN man EXCLUDE)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples DESTINATION ${CMAKE_INSTALL_DOCDIR}
+    PATTERN CMakeLists.txt EXCLUDE PATTERN run EXCLUDE PATTERN support EXCLUDE PATTERN __pycache__ EXCLUDE)
+  install(FILES ${PROJECT_SOURCE_DIR}/packaging/examples/CMakeLists.txt DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
+endif()
+
 # For an operator's burst buffers.
 if(NOT SKBUILD)
   configure_file(${PROJECT_SOURCE_DIR}/packaging/systemd/kedge-buffer@.service.in ${PROJECT_BINARY_DIR}/kedge-buffer@.service @ONLY)

@@ -14,6 +14,9 @@ from waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ["BUILD_FOLDER"])
+COMPILERS = {"C": "mpicc", "CXX": "mpicxx", "Fortran": "mpifort"}
+COMPONENTS = {"openmpi": "mpi", "mpich": "mpi-mpich"}
+SOURCES = {"bindings", "include", "packaging", "src", "tests", "CMakeLists.txt"}
 LAUNCHERS = {"openmpi": ["mpirun.openmpi", "-n", "2"], "mpich": ["mpiexec.mpich", "-n", "2"]}
 
 
@@ -150,6 +153,36 @@ def test_pkg_config_with_mpi(prefix: Path, agent_program: Callable[[], Path], tm
     assert all(library.is_relative_to(prefix.resolve()) for library in libraries_of(program))
     assert run(*LAUNCHERS[mpi], program).count("= 2525") == 2
     assert agent_program() == prefix.resolve() / "bin" / "kedge-agent"
+
+
+@pytest.mark.needs("FORTRAN")
+@pytest.mark.parametrize(
+    "mpi", [pytest.param("openmpi", marks=pytest.mark.needs("MPI")), pytest.param("mpich", marks=pytest.mark.needs("MPICH"))]
+)
+def test_the_examples_build_from_the_prefix(prefix: Path, tmp_path: Path, mpi: str) -> None:
+    """By the commands of the page, with the compilers of one MPI."""
+    page = (ROOT / "docs" / "install.md").read_text()
+    commands = re.findall(r"^(cmake .*examples.*)$", page, re.MULTILINE)
+    assert len(commands) == 2
+    options = " ".join(f"-DMPI_{language}_COMPILER={compiler}.{mpi}" for language, compiler in COMPILERS.items())
+    commands[0] += f" {options} -DKEDGE_MPI={COMPONENTS[mpi]}"
+    run("bash", "-euc", f"cd {tmp_path}; " + "; ".join(commands).replace("PREFIX", str(prefix)))
+    built = {path.name for path in (tmp_path / "examples").iterdir() if path.is_file() and os.access(path, os.X_OK)}
+    assert built >= {f"{name}{suffix}" for name in ("quickstart", "heat3d", "shallow") for suffix in ("", "-fortran")} | {"tree", "jacobi", "quickstart-cpp"}
+    assert (mpi == "openmpi") == ("lammps-copper" in built)
+    heat = [run(*LAUNCHERS[mpi], tmp_path / "examples" / name, "16", "20", "10", KEDGE_JOB_NAME=name) for name in ("heat3d", "heat3d-fortran")]
+    assert len({re.findall(r"checksum \S+", output)[0] for output in heat}) == 1, heat
+
+
+def test_links_between_installed_pages_lead_somewhere(prefix: Path) -> None:
+    """But for those into the source."""
+    folder = prefix / "share" / "doc" / "kedge"
+    pages = [*folder.glob("*.md"), *folder.glob("docs/*.md"), *folder.glob("examples/**/*.md")]
+    assert {path.name for path in pages} >= {"README.md", "install.md", "tutorial.md", "how-to.md", "reference.md"}
+    for page in pages:
+        for link in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
+            there = (page.parent / link).resolve()
+            assert there.exists() or there.relative_to(folder).parts[0] in SOURCES, f"{page}: {link}"
 
 
 def test_a_job_of_fmi_and_its_launcher(prefix: Path, agent_program: Callable[[], Path], tmp_path: Path) -> None:
