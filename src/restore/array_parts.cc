@@ -169,7 +169,12 @@ std::vector<std::string> SavedArrays::Doubts() const {
     for (const auto& [rank, region] : parts) {
       std::string why = WhyNot(region, whole);
       const auto part = PartOf(region);
-      if (part && part != PartOf(whole) && part->Elements() != taken[{rank, region.id}]) {
+      const uint64_t elements_taken = taken[{rank, region.id}];
+      // None of it, because another has just the same: a replica.
+      const bool is_replica = elements_taken == 0 && std::ranges::count_if(parts, [&](const SavedPart& other) {
+                                                       return PartOf(other.region) == part;
+                                                     }) > 1;
+      if (part && part != PartOf(whole) && part->Elements() != elements_taken && !is_replica) {
         why = "its parts overlap: of what two of them have, either comes back";
       }
       if (why.empty()) continue;

@@ -50,7 +50,7 @@ class SavedArrays {
   // Each element of `wanted` once, from the images in their order, that of `first_rank` before all. kMismatch: the version does
   // not have all of it, or has it of another type, shape or order.
   Result<std::vector<TakenBoxes>> Plan(const Region& wanted, uint32_t first_rank) const;
-  // Of each array whose parts do not make it up, or overlap though they are not all of it: a sentence.
+  // Of each array whose parts do not make it up, or overlap though neither is a replica of the other, or all of it: a sentence.
   std::vector<std::string> Doubts() const;
   const std::map<std::string, std::vector<SavedPart>>& by_name() const { return by_name_; }
 

@@ -393,6 +393,8 @@ TEST(ArrayParts, ArraysThatTheirPartsDoNotMakeUpAreDoubted) {
   EXPECT_EQ(doubts({{loose}, {loose}}), "") << "no global array";
   EXPECT_EQ(doubts({{row("a", 0, 9)}, {row("a", 0, 9)}}), "") << "replicated";
   EXPECT_EQ(doubts({{row("a", 0, 4)}, {row("a", 4, 0)}, {row("a", 4, 5)}}), "");
+  EXPECT_EQ(doubts({{row("a", 0, 4)}, {row("a", 4, 5)}, {row("a", 0, 4)}, {row("a", 4, 5)}}), "") << "each part twice";
+  EXPECT_NE(doubts({{row("a", 0, 5)}, {row("a", 4, 5)}, {row("a", 4, 5)}}).find("overlap"), std::string::npos);
   EXPECT_NE(doubts({{row("a", 0, 4)}, {row("a", 6, 3)}}).find("(array 'a'): no image has its 2 x 5 elements at 4, 0"),
             std::string::npos);
   EXPECT_NE(doubts({{row("a", 0, 5)}, {row("a", 4, 5)}}).find("array 'a': its parts overlap"), std::string::npos);
