@@ -100,6 +100,16 @@ std::pair<std::string, std::string> FateOf(const AttemptLife& life, const std::o
   return {life.silent_seconds < life.record.lease_seconds ? "lives" : "silent", newest->why + silent};
 }
 
+// How long it was there, for people: since its last sign of life it may have lived until the next one began.
+std::string LastedText(const std::string& state, int64_t began_ns, int64_t last_sign_ns, int64_t next_ns) {
+  const auto text = [&](int64_t until_ns) {
+    return FormatDuration(FromSeconds(1e-9 * static_cast<double>(until_ns - began_ns)));
+  };
+  return state == "ended"  ? text(last_sign_ns)
+         : state == "died" ? fmt::format("{} to {}", text(last_sign_ns), text(std::max(last_sign_ns, next_ns)))
+                           : "> " + text(last_sign_ns);
+}
+
 Status Attempts::Add(const Catalog& catalog, const std::string& job) {
   KEDGE_ASSIGN_OR_RETURN(const std::vector<AttemptLife> all, ReadAttempts(catalog, job, std::numeric_limits<uint32_t>::max()));
   KEDGE_ASSIGN_OR_RETURN(const auto newest, NewestAttempt(catalog, RequestOfThisProcess(job, 0, 1)));
@@ -133,7 +143,10 @@ Status Attempts::Add(const Catalog& catalog, const std::string& job) {
     // An agent may complete a version when its attempt has died, and another has begun.
     const int64_t next_ns = i + 1 < all.size() ? all[i + 1].record.wall_time_ns : WallTimeNs();
     const int64_t version_ns = std::min(newest_version_ns[record.attempt], next_ns);
-    const int64_t seen_ns = life.ended_ns != 0 ? life.ended_ns : std::max(WallTimeNs() - silent_ns, version_ns);
+    const bool is_seen = newest && newest->record.attempt == record.attempt && newest->life == Life::kLives;
+    const int64_t seen_ns = life.ended_ns != 0 ? life.ended_ns
+                            : is_seen          ? WallTimeNs()
+                                               : std::max(WallTimeNs() - silent_ns, version_ns);
     const int64_t last_sign_ns = std::max(record.wall_time_ns, seen_ns);
     lives.push_back({{"job", job},
                      {"attempt", record.attempt},
@@ -146,10 +159,9 @@ Status Attempts::Add(const Catalog& catalog, const std::string& job) {
                      {"began_wall_time_ns", record.wall_time_ns},
                      {"ended_wall_time_ns", life.ended_ns},
                      {"last_sign_wall_time_ns", last_sign_ns}});
-    const std::string at_least = life.ended_ns != 0 ? "" : "> ";
-    const Duration lasted = FromSeconds(1e-9 * static_cast<double>(last_sign_ns - record.wall_time_ns));
     table.AddRow({job, fmt::format("{}", record.attempt), state, fmt::format("{}", record.ranks), record.host,
-                  FormatAge(record.wall_time_ns), at_least + FormatDuration(lasted), origins[record.attempt]});
+                  FormatAge(record.wall_time_ns), LastedText(state, record.wall_time_ns, last_sign_ns, next_ns),
+                  origins[record.attempt]});
   }
   return Status::Ok();
 }

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -91,6 +92,19 @@ def test_every_command_takes_job_name_and_version_in_one_word(store: Path, tmp_p
     assert kedge_json("pin", "ocean/deep@7")["pinned"] and not kedge_json("unpin", "ocean/deep@7")["pinned"]
     assert kedge_json("copy", "ocean/deep@7", str(tmp_path / "archive"))["job"] == "ocean"
     assert kedge_json("wait", "ocean")["finished"] and not kedge_json("gc", "ocean")["items"]
+
+
+def test_ls_says_how_long_attempts_lasted() -> None:
+    """One that died: until its last sign at least, until the next began at most. One that is seen to live: until now."""
+    subprocess.run([sys.executable, "-c", "import kedge, os; kedge.Context('lived'); os._exit(1)"], check=False, timeout=60)
+    time.sleep(1)
+    with Context("lived"):
+        time.sleep(2)
+        lasted = kedge("ls", "--attempts").stdout
+    died = re.search(r"lived +1 +died .* (\S+) (\w+) to (\S+) s$", lasted, re.MULTILINE)
+    assert died and died[2] in ("ms", "us", "s") and 1 <= float(died[3]) < 60, lasted
+    lives = re.search(r"lived +2 +lives .* > (\S+) s$", lasted, re.MULTILINE)
+    assert lives and float(lives[1]) >= 2, lasted
 
 
 def test_ls_shows_what_the_job_has_gone_back_from(store: Path) -> None:
