@@ -38,7 +38,11 @@ foreach(library IN LISTS libraries)
     # Of all modules only those that a program uses; the folder of another MPI's stands apart, as in the build tree.
     file(RELATIVE_PATH module_subfolder ${PROJECT_BINARY_DIR}/include ${module_folder})
     string(APPEND include_folder /kedge/fortran/${module_subfolder})
-    install(DIRECTORY ${module_folder}/ DESTINATION ${include_folder} FILES_MATCHING PATTERN "*.mod" PATTERN mpich EXCLUDE)
+    set(apart PATTERN mpich EXCLUDE)
+    if(module_subfolder)
+      set(apart "")
+    endif()
+    install(DIRECTORY ${module_folder}/ DESTINATION ${include_folder} FILES_MATCHING PATTERN "*.mod" ${apart})
     # To read: what each procedure takes and does.
     file(GLOB module_sources ${PROJECT_SOURCE_DIR}/bindings/fortran/*.f90)
     install(FILES ${module_sources} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kedge/fortran)
