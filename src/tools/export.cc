@@ -216,8 +216,11 @@ class Exporter {
     return Status::Ok();
   }
 
-  // Of a region that is not all of its array. One who has not asked for a rank's is told once how to get the whole.
+  // Of a region that is not all of its array. One who has not asked for a rank's is told once how to get the whole, or the
+  // others'.
   std::string BlockText(const Region& region, uint32_t rank) {
+    if (!PartOf(region) && !options_.by_rank && info_.ranks > 1 && told_of_.insert("").second)
+      std::fprintf(stderr, "kedge: note: of rank %u of %u alone: --all-ranks exports all, --rank N another\n", rank, info_.ranks);
     if (!PartOf(region) || MemoryOf(region) == MemoryOf(WholeArrayOf(region))) return "";
     const std::string name = ArrayNameOf(region);
     const std::string halo = region.halo.empty() ? "" : fmt::format(", with halo {}", ShapeText(region.halo));
@@ -255,7 +258,7 @@ class Exporter {
   const bool is_one_file_;
   Json files_ = Json::array();
   std::set<std::string> names_;    // of files
-  std::set<std::string> told_of_;  // arrays
+  std::set<std::string> told_of_;  // arrays; an empty name: that others have more
 };
 
 Outcome Export(const ExportOptions& options) {

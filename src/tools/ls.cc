@@ -100,14 +100,16 @@ std::pair<std::string, std::string> FateOf(const AttemptLife& life, const std::o
   return {life.silent_seconds < life.record.lease_seconds ? "lives" : "silent", newest->why + silent};
 }
 
-// How long it was there, for people: since its last sign of life it may have lived until the next one began.
+// How long it was there, for people: since its last sign of life it may have lived until the next one began. A sign that it gave
+// in the beginning says no more than that.
 std::string LastedText(const std::string& state, int64_t began_ns, int64_t last_sign_ns, int64_t next_ns) {
   const auto text = [&](int64_t until_ns) {
     return FormatDuration(FromSeconds(1e-9 * static_cast<double>(until_ns - began_ns)));
   };
-  return state == "ended"  ? text(last_sign_ns)
-         : state == "died" ? fmt::format("{} to {}", text(last_sign_ns), text(std::max(last_sign_ns, next_ns)))
-                           : "> " + text(last_sign_ns);
+  if (state == "ended") return text(last_sign_ns);
+  if (state != "died") return "> " + text(last_sign_ns);
+  const bool tells = last_sign_ns - began_ns > (next_ns - began_ns) / 10;
+  return tells ? fmt::format("{} to {}", text(last_sign_ns), text(std::max(last_sign_ns, next_ns))) : "< " + text(next_ns);
 }
 
 Status Attempts::Add(const Catalog& catalog, const std::string& job) {

@@ -63,6 +63,23 @@ def test_a_block_is_exported_as_such(tmp_path: Path) -> None:
     assert (np.load(tmp_path / "density_3_-r3.npy")[1:-1, 2:-2] == WHOLE[18:, 25:]).all()
 
 
+def test_a_rank_that_was_not_asked_for_is_told_of(tmp_path: Path) -> None:
+    """Of what is no global array, each rank has its own."""
+
+    def run(rank: int, communicator: ThreadedCommunicator) -> None:
+        with Context("own", communicator=communicator) as context:
+            own, step = np.array([rank]), np.array([7])
+            context.protect(0, own, "own")
+            context.protect(1, step, "step", replicated=True)
+            context.checkpoint("gas", 3)
+            context.wait("gas", 3, Level.STORE)
+
+    run_ranks(2, run)
+    assert "note: of rank 0 of 2 alone: --all-ranks exports all" in kedge("export", "own/gas", "-o", str(tmp_path)).stderr
+    for chosen in (["--rank", "1"], ["--all-ranks"], ["--region", "step"]):
+        assert not kedge("export", "own/gas", "--force", *chosen, "-o", str(tmp_path)).stderr
+
+
 def test_what_is_bad_in_one_image_leaves_no_file(tmp_path: Path) -> None:
     save("bad")
     for data in (tmp_path / "store" / "jobs" / "bad").glob("names/gas/3-*/data/*"):

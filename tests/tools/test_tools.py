@@ -95,14 +95,14 @@ def test_every_command_takes_job_name_and_version_in_one_word(store: Path, tmp_p
 
 
 def test_ls_says_how_long_attempts_lasted() -> None:
-    """One that died: until its last sign at least, until the next began at most. One that is seen to live: until now."""
-    subprocess.run([sys.executable, "-c", "import kedge, os; kedge.Context('lived'); os._exit(1)"], check=False, timeout=60)
+    """One that died without a sign of life: until the next began at most. One that is seen to live: until now."""
+    subprocess.run([sys.executable, "-c", "import kedge, os; context = kedge.Context('lived'); os._exit(1)"], check=False, timeout=60)
     time.sleep(1)
     with Context("lived"):
         time.sleep(2)
         lasted = kedge("ls", "--attempts").stdout
-    died = re.search(r"lived +1 +died .* (\S+) (\w+) to (\S+) s$", lasted, re.MULTILINE)
-    assert died and died[2] in ("ms", "us", "s") and 1 <= float(died[3]) < 60, lasted
+    died = re.search(r"lived +1 +died .* < (\S+) s$", lasted, re.MULTILINE)
+    assert died and 1 <= float(died[1]) < 60, lasted
     lives = re.search(r"lived +2 +lives .* > (\S+) s$", lasted, re.MULTILINE)
     assert lives and float(lives[1]) >= 2, lasted
 
