@@ -309,7 +309,7 @@ Command MakeCommand(const char* name, const char* summary, bool to_store, const 
           auto* look = app.add_flag("--look", options->look,
                                     "bring nothing: say which version of each name a launch would go on from now");
           app.add_option("--left-out", options->left_out,
-                         "a node that the launch leaves out: it is given half a second to answer; may be repeated")
+                         "a node that seems dead, or begun anew: it is given half a second to answer; may be repeated")
               ->type_name("NODE")
               ->allow_extra_args(false)
               ->needs(look);

@@ -95,6 +95,17 @@ def test_a_dead_node_is_left_out_and_a_spare_takes_its_place(machine: Machine, s
     assert_continued(machine, log)
 
 
+def test_a_node_that_comes_back_empty_is_hardly_waited_for(machine: Machine) -> None:
+    """The other looks for its agent where it was."""
+    run = machine.start("--launcher=openmpi", *endless_heat(machine))
+    machine.end_after(until(machine.versions))
+    machine.reboot(machine.names[1])
+    report, log = machine.finish(run)
+    again = report["attempts"][1]
+    assert again["nodes"] == machine.names[:2] and again["before"]["nodes are asked what a launch finds"] < 3, log
+    assert_continued(machine, log)
+
+
 def test_a_virtual_node_is_killed_as_the_page_says(machine: Machine) -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "operations.md").read_text()
     (shown,) = re.findall(r"^```sh\n(node=b\n.*?)^```$", page, re.MULTILINE | re.DOTALL)

@@ -40,6 +40,7 @@ class Agents:
         self._shell, self._tool, self._starts = shell, tool, start
         self._log = open_log(log) if log is not None and start else None
         self._steps: dict[str, subprocess.Popen[bytes]] = {}
+        self._begun_again: set[str] = set()
         self._asked: list[str] = []
         self._silent: list[str] = []
 
@@ -48,6 +49,7 @@ class Agents:
         if not self._starts:
             return
         names = [node for node in nodes if node not in self._steps or self._steps[node].poll() is not None]
+        self._begun_again = {node for node in names if node in self._steps}
         for node in names:
             self._steps[node] = self._start_one(node)
         with ThreadPoolExecutor(_PARALLEL) as pool:
@@ -105,9 +107,11 @@ class Agents:
         """What a launch on these nodes would find; None when nobody can say. A spare knows nothing of what the others have.
 
         `patience_seconds`: so long nodes that do not answer each other are asked again. `mute`: others, of which nobody knows
-        what they hold. `dead`: these are asked as well, in case that their agents live, but not waited for.
+        what they hold. `dead`: these are asked as well, in case that their agents live, but not waited for. Without patience
+        neither are agents that were started again just now: the others may look for them where they were, in vain.
         """
         names = list(nodes)
+        hardly_awaited = {*dead, *(self._begun_again if patience_seconds == 0 else ())}
         self._asked = list(names)
         if patience_seconds == 0:
             self._silent = []
@@ -118,7 +122,7 @@ class Agents:
             return answer
 
         command = [self._tool, "rebuild", "--look", "--json", "--job", job, "--patience", f"{patience_seconds:g}s",
-                   *(f"--left-out={node}" for node in dead)]  # fmt: skip
+                   *(f"--left-out={node}" for node in sorted(hardly_awaited))]  # fmt: skip
         with ThreadPoolExecutor(_PARALLEL) as pool:
             answers = list(pool.map(ask, names))
         told = [json.loads(output.splitlines()[-1]) for code, output in answers if code == 0]
