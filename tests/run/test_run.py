@@ -230,6 +230,9 @@ def test_wrong_calls_are_refused(machine: Machine) -> None:
     assert "less than one a node" in refuse("--hosts=a,b", "--ranks=1", "--", "true")
     assert "is no time" in refuse("--hosts=a", "--until=soon", "--", "true")
     assert "is no whole number" in refuse("--hosts=a", "--restarts=-1", "--", "true")
+    machine.settings["KEDGE_NODE_RUN_FOLDER"] = "/dev/shm/one"
+    assert "/dev/shm/one/%n" in refuse("--virtual", "--nodes=2", "--", "true")
+    del machine.settings["KEDGE_NODE_RUN_FOLDER"]
     (machine.folder / "log").symlink_to(machine.folder / "other")
     assert "--agent-log log: " in refuse("--hosts=a", "--agent-log=log", "--", "true") and not (machine.folder / "other").exists()
     machine.settings["KEDGE_POOL_SIZE"] = "large"

@@ -186,6 +186,12 @@ def check_program(shell: Shell, node: str, program: str) -> None:
         raise ValueError(f"{program}: on node {node} there is no such program, or it cannot be run")
 
 
+def check_run_folder(configured: str) -> None:
+    """ValueError: virtual nodes would have one agent between them."""
+    if configured != "auto" and "%n" not in configured:
+        raise ValueError(f'node.run_folder = "{configured}" is one folder for all virtual nodes: let %n stand where each has its name, as in {configured}/%n')
+
+
 def supervise(options: argparse.Namespace) -> Report:
     """Everything that is decided before the first launch, and the job. ValueError and OSError: the call was wrong."""
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
@@ -205,6 +211,8 @@ def supervise(options: argparse.Namespace) -> Report:
         raise ValueError("--release-nodes is for a job in SLURM that has staging agents (--staging)")
     shell: Shell = SlurmShell(options.virtual) if in_slurm else VirtualShell() if is_here else SshShell(ssh or ["ssh"])
     nodes, staging_nodes, buffer_nodes = choose_nodes(options, name_of_this_node(configured["node.name"]))
+    if options.virtual and len({*nodes.in_use, *nodes.spares, *staging_nodes}) > 1:
+        check_run_folder(configured["node.run_folder"])
     ranks = options.ranks or len(nodes.in_use)
     if ranks < len(nodes.in_use):
         raise ValueError(f"--ranks {ranks} is less than one a node ({len(nodes.in_use)})")
