@@ -10,6 +10,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -84,6 +85,18 @@ def test_the_report_tells_what_the_other_commands_tell(two_lives: None, tmp_path
     status = next(job for job in kedge_json("status")["jobs"] if job["job"] == "climate")
     assert node["blocked"] == {"seconds": pytest.approx(status["blocked"]["sum"]), "count": status["blocked"]["count"]}
     assert node["restarts"]["local"]["count"] == status["levels"]["local"]["restarts"]["count"]
+
+
+def test_a_dead_attempt_lasted_until_the_next_began_at_most(tmp_path: Path) -> None:
+    """It died before it gave a second sign of life."""
+    subprocess.run([sys.executable, "-c", "import kedge, os; context = kedge.Context('dead'); os._exit(1)"], check=False, timeout=60)
+    time.sleep(1)
+    with Context("dead"):
+        pass
+    died, ended = account("dead")["attempts"]
+    assert died["state"] == "died" and died["gone_ns"] == ended["began_ns"] > died["last_sign_ns"] and ended["gone_ns"] == 0
+    kedge("report", "dead", "-o", str(tmp_path / "page.html"))
+    assert re.search(r"died, &lt;\u00a0[0-9.]+\u00a0s", (tmp_path / "page.html").read_text())
 
 
 def test_ls_lists_attempts_and_inspect_lists_images_briefly(two_lives: None) -> None:

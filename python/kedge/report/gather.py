@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
 import subprocess
@@ -173,7 +174,8 @@ def account_of(job: str, store: StoreAccount | None, looks: Looks, run: dict[str
     for seen in looks.versions():
         _add_seen(versions, seen)
     made.versions = sorted(versions.values(), key=lambda version: (version.attempt, version.take, version.version), reverse=True)
-    for attempt in made.attempts:
+    for attempt, following in itertools.zip_longest(made.attempts, made.attempts[1:]):
+        attempt.gone_ns = (following.began_ns if following else made.made_ns) if attempt.state == "died" else 0
         # Signs of life are a quarter of a lease apart; what it has taken tells more.
         of_it = [moment.at_ns for version in made.versions if version.attempt == attempt.number for moment in (version.captured, version.started) if moment]
         attempt.last_sign_ns = max([attempt.last_sign_ns, *of_it])

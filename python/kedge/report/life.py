@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from kedge.report.markup import Content, Markup, tag
 from kedge.report.model import LEVELS, Attempt, Image, Job, Moment, Version
 from kedge.report.strips import Axis, axis_of_instants, axis_of_spans, axis_row, bar, end_cap, figure, key, mark, row, table, when
-from kedge.report.units import count, day, exact, short, size, span
+from kedge.report.units import NO_BREAK, count, day, exact, short, size, span
 
 ATTEMPTS_MAX = 24  # that have a row; the others have one together
 VERSIONS_MAX = 16  # that have a row
@@ -55,7 +55,7 @@ def attempts_picture(job: Job) -> list[Content]:
         keys.append(("back", "continued from a version"))
     description = f"{count(len(job.attempts), 'attempt')} of the job, and the versions that each took. Times are UTC, from {day(begin_ns)} on."
     table_rows = [[str(of.number), _WORDS[of.state], str(of.ranks), tag("bdi", of.host), when(of.began_ns), when(of.last_sign_ns),
-                   span(seconds_between(of.began_ns, of.last_sign_ns)), of.why] for of in job.attempts]  # fmt: skip
+                   lasted(of), of.why] for of in job.attempts]  # fmt: skip
     return [
         figure("attempts", description, [*rows, axis_row(axis)], key(*keys)),
         table(["Attempt", "State", "Ranks", "Host of rank 0", "Began", "End or last sign", "Lasted", "Known from"], table_rows, (0, 2, 6)),
@@ -69,9 +69,16 @@ def _extent_of(job: Job) -> tuple[int, int]:
     return (min(begins), max(ends)) if begins else (job.made_ns - 10**9, job.made_ns)
 
 
+def lasted(attempt: Attempt) -> str:
+    """As far as it is known: one that died may have lived on after its last sign, which it may have given at its beginning."""
+    known, most = seconds_between(attempt.began_ns, attempt.last_sign_ns), seconds_between(attempt.began_ns, attempt.gone_ns)
+    if known >= most:
+        return span(known)
+    return f"{span(known)} to {span(most)}" if known > most / 10 else f"< {span(most)}"
+
+
 def _sentence(attempt: Attempt) -> str:
-    lasted = span(seconds_between(attempt.began_ns, attempt.last_sign_ns))
-    return f"attempt {attempt.number} {_WORDS[attempt.state]}: {lasted} from {exact(attempt.began_ns)}; {attempt.why}"
+    return f"attempt {attempt.number} {_WORDS[attempt.state]}: {lasted(attempt)} from {exact(attempt.began_ns)}; {attempt.why}"
 
 
 def _attempt_row(job: Job, attempt: Attempt, axis: Axis) -> Markup:
@@ -83,7 +90,7 @@ def _attempt_row(job: Job, attempt: Attempt, axis: Axis) -> Markup:
     drawn += [mark(axis, of.at_ns / 1e9, "back", f"continued from {of.origin} at {exact(of.at_ns)}", middle=18, radius=6) for of in restores]
     label = [f"attempt {attempt.number}", tag("small", f"{count(attempt.ranks, 'rank')}, ", tag("bdi", short(attempt.host, 24)))]
     origins = ", ".join(short(restore.origin, 24) for restore in restores)
-    value = [f"{_WORDS[attempt.state]}, {span(seconds_between(attempt.began_ns, attempt.last_sign_ns))}", tag("small", f"from {origins}") if origins else ""]
+    value = [f"{_WORDS[attempt.state]}, {lasted(attempt).replace(' ', NO_BREAK)}", tag("small", f"from {origins}") if origins else ""]
     return row(label, axis, drawn, value)
 
 

@@ -106,6 +106,7 @@ class Attempt:
     host: str  # of rank 0
     began_ns: int
     last_sign_ns: int  # its end, or the last sign of life
+    gone_ns: int = 0  # of one that died: when the next one had begun, or it was not found; 0: not known
 
 
 @dataclasses.dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from kedge.report.life import attempts_picture, ranks_picture, seconds_between, versions_picture, versions_with_ranks
+from kedge.report.life import attempts_picture, lasted, ranks_picture, seconds_between, versions_picture, versions_with_ranks
 from kedge.report.markup import Content, Markup, tag
 from kedge.report.measures import blocked_picture, space_picture, throughput_picture
 from kedge.report.model import LEVELS, Job
@@ -87,7 +87,7 @@ def _tiles(job: Job) -> list[tuple[str, Content, Content, str]]:
         last = job.attempts[-1]
         words = {"lives": ("runs", "good"), "ended": ("ended", ""), "died": ("died", "bad"), "silent": ("silent", "bad")}
         state, class_ = words[last.state]
-        tiles.append(("Last attempt", state, f"number {last.number}, {span(seconds_between(last.began_ns, last.last_sign_ns))}", class_))
+        tiles.append(("Last attempt", state, f"number {last.number}, {lasted(last)}", class_))
         died = sum(attempt.state == "died" for attempt in job.attempts)
         tiles.append(("Attempts", str(len(job.attempts)), f"{died} died" if died else "none died", "bad" if died else ""))
     if job.newest_safe:

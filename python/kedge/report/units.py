@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+NO_BREAK = "\u00a0"  # a blank at which no line ends
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
