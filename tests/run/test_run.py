@@ -143,6 +143,7 @@ def test_an_application_that_hangs_on_a_dead_node_is_ended(machine: Machine) -> 
     assert report["outcome"] == "finished"
     assert list(report["attempts"][0]["dead"]) == [machine.names[0]]
     assert report["attempts"][1]["nodes"] == [machine.names[2], machine.names[1]]
+    assert not any("pause" in stage for stage in report["attempts"][1]["before"]), "there is nothing to wait for"
 
 
 def test_a_launch_that_had_to_be_ended_is_not_finished(machine: Machine) -> None:

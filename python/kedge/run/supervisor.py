@@ -3,8 +3,8 @@
 An attempt that ends with 0 has finished the job; one whose ranks were told to exit was halted, however it ended. Any other end
 is a failure: the dead nodes are left out, spares take their places, and the next attempt continues from the newest version that
 survives. It is launched at once when the last one has made progress (a newer version that is complete in the store, or survives
-the loss of a node), after a growing pause when it has not, and not at all when several in a row have not: then the job itself
-is at fault, and says so. When the allocation ends, the job is asked for a last checkpoint, that is carried to the store, and
+the loss of a node) or nodes have died, after a growing pause otherwise, and not at all when several in a row have made none: then
+the job itself is at fault, and says so. When the allocation ends, the job is asked for a last checkpoint, that is carried to the store, and
 the exit code asks for the job to be queued again. Whatever ends before the job has finished, the newest version that survives
 on the nodes goes to the store.
 """
@@ -193,7 +193,8 @@ class Supervisor:
             # Later on it may be for what died.
             if attempt.refusal and attempt.number == 1 and not attempt.dead:
                 return self._give_up(f"{self._launcher.kind} starts nothing: {attempt.refusal}")
-            if not self._pause(idle_attempts):
+            # Where nodes died, the next launch is another one.
+            if not self._pause(0 if attempt.dead else idle_attempts):
                 return self._out_of_time("the time was over between two attempts")
 
     def _ask(self, nodes: list[str], launch: Launch | None = None) -> dict[str, Answer]:
