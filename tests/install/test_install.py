@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -44,6 +45,15 @@ def test_the_planner_is_one_command_with_the_tools(prefix: Path) -> None:
 def test_the_manual_is_there(prefix: Path) -> None:
     pages = {path.name for path in (prefix / "share" / "man").glob("man*/*")}
     assert pages >= {"kedge.1", "kedge-ls.1", "kedge-agent.1", "kedge-plan.1", "kedge.3", "kedge.toml.5"}
+
+
+@pytest.mark.needs("MAN")
+@pytest.mark.skipif(shutil.which("mandb") is None, reason="man-db is not here")
+def test_the_manual_is_searched_by_word(prefix: Path) -> None:
+    (command,) = re.findall(r"`(mandb \S+)`", (ROOT / "docs" / "install.md").read_text())
+    run(*command.replace("PREFIX", str(prefix)).split())
+    found = run("man", "-k", "kedge", MANPATH=str(prefix / "share" / "man"))
+    assert {line.split()[0] for line in found.splitlines()} >= {"kedge", "kedge-ls", "kedge-run", "kedge.toml"}
 
 
 def pkg_config(prefix: Path, package: str) -> list[str]:
