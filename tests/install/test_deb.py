@@ -57,6 +57,14 @@ def test_programs_with_mpi(system: Debian, compiler: str, source: str, package: 
     assert re.search(r'"version": ?100\b', output)
 
 
+def test_the_examples_build_without_a_compiler_for_cpp(system: Debian) -> None:
+    folder = "/usr/share/doc/libkedge-dev"
+    build = f"cmake -S {folder}/examples -B examples -DMPI_C_COMPILER=mpicc -DMPI_Fortran_COMPILER=mpifort; cmake --build examples"
+    launches = "; ".join(f"mpirun --oversubscribe -n 2 examples/{name} 16 20 10" for name in ("heat3d", "heat3d-fortran"))
+    output = system.do(f"export KEDGE_STORE_PATH=$HOME/examples-store; {build}; {launches}; head -n 1 {folder}/docs/how-to.md", user="user")
+    assert len(set(re.findall(r"step 20, checksum \S+", output))) == 1 and "# How-to" in output
+
+
 def test_python(system: Debian) -> None:
     output = system.do(
         "export KEDGE_STORE_PATH=$HOME/python; for launch in 1 2; do python3 /srv/quickstart.py; done; kedge verify; kedge run --help", "user"
