@@ -146,6 +146,16 @@ def test_the_header_for_cpp(prefix: Path, agent_program: Callable[[], Path], tmp
     assert old.returncode != 0 and "kedge.hpp needs C++17" in old.stderr
 
 
+def test_the_tutorial_is_compiled_with_what_is_installed(prefix: Path, tmp_path: Path) -> None:
+    page = (prefix / "share" / "doc" / "kedge" / "docs" / "tutorial.md").read_text()
+    (program,) = re.findall(r"^Save this as `tutorial.c`:\n\n```c\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (command,) = re.findall(r"`(cc tutorial.c .*)`", page)
+    (tmp_path / "tutorial.c").write_text(program)
+    (configuration,) = prefix.glob("lib/**/pkgconfig")
+    run("bash", "-euc", f"cd {tmp_path}; {command}", PKG_CONFIG_PATH=str(configuration))
+    assert libraries_of(tmp_path / "tutorial") == {(prefix / "lib" / "libkedge.so").resolve()}
+
+
 def test_pkg_config(prefix: Path, agent_program: Callable[[], Path], tmp_path: Path) -> None:
     program = tmp_path / "consumer"
     run("cc", Path(__file__).parent / "consumer.c", "-o", program, *pkg_config(prefix, "kedge"))
