@@ -41,19 +41,19 @@ Answer Fail(std::istringstream& words) {
   return {};
 }
 
-// VERSION TAKING FLAGS FILE: o overwrite, p in parts, s of some regions, f with a routed file, a abandoned.
+// VERSION FLAGS FILE: o overwrite, p in parts, s of some regions, f with a routed file, a abandoned, w goes on writing.
 Answer Checkpoint(RankCalls* calls, std::istringstream& words) {
   CheckpointCall call;
-  int taking = 0;
   std::string flags, file;
-  words >> call.version >> taking >> flags >> file;
+  words >> call.version >> flags >> file;
   const auto has = [&](char flag) { return flags.find(flag) != std::string::npos; };
   call.overwrite = has('o');
   call.parts = has('p');
   call.some = has('s');
   call.file = has('f');
   call.abandon = has('a');
-  return calls->Checkpoint(call, taking, file);
+  call.goes_on = has('w');
+  return calls->Checkpoint(call, file);
 }
 
 Answer Mend() {
@@ -69,6 +69,7 @@ Answer Do(RankCalls* calls, const std::string& verb, std::istringstream& words) 
   int64_t number = 0;
   int level = 0;
   words >> number >> level;
+  if (verb == "write") return calls->Write(number, level);
   if (verb == "wait") return calls->Wait(number, static_cast<kedge_level>(level));
   if (verb == "restart" || verb == "restart-parts") return calls->Restart(number, verb == "restart-parts");
   if (verb == "read") return calls->Read(number);

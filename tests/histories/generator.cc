@@ -69,11 +69,12 @@ class Generator {
     // Its memory is large: it needs room on the nodes, and a way to the store.
     const bool is_roomy = setup.tier.empty() && setup.Key("flush.rate", "").empty();
     if (real_ && is_roomy && later_.Chance(0.2)) Key("capture.track", later_.Chance(0.8) ? "on" : "auto");
+    if (real_ && is_roomy && !setup.Tracks() && later_.Chance(0.2)) Key("capture.mode", "cow");
     if (deduplicates) Key("reduce.deduplicate", later_.Chance(0.7) ? "node" : "rank");
     if (deduplicates && later_.Chance(0.3)) Key("reduce.verify", "on");
     setup.divided = !setup.Tracks() && later_.Chance(0.25);
     if (real_ && later_.Chance(0.5)) ChooseLayout();
-    if (real_ && later_.Chance(0.15)) Key(kStagingKey, later_.Chance(0.5) ? kSlowStaging : "beside");
+    if (real_ && later_.Chance(0.15)) Key(kStagingKey, later_.Chance(0.5) && !setup.CopiesLater() ? kSlowStaging : "beside");
   }
 
   void ChooseLayout() {
@@ -164,6 +165,7 @@ class Generator {
 
   // True: the launch is over with it.
   bool Motif() {
+    if (history_.setup.CopiesLater() && later_.Chance(0.25)) return later_.Chance(0.5) ? KilledBeforeCaptured() : DyingRank();
     // Without agents only these mean anything.
     constexpr int kSimulated[] = {0, 0, 1, 6, 7, 8, 9, 10, 12, 13, 14, 15, 17, 19, 20};
     switch (real_ ? Below(23) : kSimulated[random_.Below(std::size(kSimulated))]) {
@@ -480,6 +482,15 @@ class Generator {
     }
     Say("join-node {}", node);
     return Plain();
+  }
+
+  // Ranks have gone on, and nobody has heard that the version was captured.
+  bool KilledBeforeCaptured() {
+    Checkpoint();
+    MaybeWait();
+    Checkpoint();
+    Say("kill");
+    return true;
   }
 
   bool DyingRank() {

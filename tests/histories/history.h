@@ -13,7 +13,8 @@
 //   newest [40]                   of all ranks: which version would that be?
 //   look                          kedge rebuild --look: what a restart right after it brings back (real only, not of parts)
 //   checkpoint 3 [by 0,1] [overwrite] [parts] [some] [file] [abandon]
-//                                 region by region; of some regions only; with a routed file; ended without a version
+//                                 region by region; of some regions only; with a routed file; ended without a version.
+//                                 With "key capture.mode cow" ranks write to their memory when the call has returned
 //   wait 3 local|node|store|last  of all ranks
 //   test 3                        of all ranks: the level that it has reached
 //   pending                       of all ranks; where all say that nothing is, the newest version is at its last level
@@ -73,6 +74,10 @@ struct Setup {
   bool HasSmallPools() const { return tier == "beside" || !Key("pool.size", "").empty(); }
   // Ranks have memory whose writes are tracked.
   bool Tracks() const { return Key("capture.track", "off") != "off"; }
+  // Ranks write to their memory while it is captured, after the call.
+  bool CopiesLater() const { return Key("capture.mode", "copy") == "cow"; }
+  // An image needs more slots than a rank has ready.
+  bool HasLargeImages() const { return Tracks() || CopiesLater(); }
   // A staging agent writes the nodes' images.
   bool Stages() const { return !Key(kStagingKey, "").empty(); }
   // It has the number that follows the nodes'.

@@ -196,6 +196,7 @@ class Player {
     call.some = step.Has("some") && !setup_.divided;
     call.file = step.Has("file");
     call.abandon = step.Has("abandon");
+    call.goes_on = setup_.CopiesLater();
     std::vector<int> ranks = step.List("by");
     const std::vector<int> all = AllRanks(running);
     std::erase_if(ranks, [&](int rank) { return rank < 0 || rank > all.back(); });

@@ -182,12 +182,25 @@ void Promises::ReachedAll(Generation* generation) {
   generation->was_at_node = generation->was_at_node || generation->is_protected_in_turn;
 }
 
+void Promises::CaptureEnded(int launch, int rank) {
+  for (auto& [key, generation] : generations_) {
+    if (key.launch == launch && QuietSince(generation.touched_at) && unnoticed_.empty()) generation.started.erase(rank);
+  }
+}
+
+void Promises::CapturesEnded(int launch, const std::vector<Answer>& answers) {
+  for (size_t rank = 0; rank < answers.size(); ++rank) {
+    if (answers[rank].ok()) CaptureEnded(launch, static_cast<int>(rank));
+  }
+}
+
 void Promises::Captured(int launch, const std::vector<int>& ranks, const std::vector<int>& takings, const CheckpointCall& call,
                         const std::vector<Answer>& answers) {
   if (!AllCame(fmt::format("checkpoint {}", call.version), answers)) return;
   Life& life = lives_[launch];
   const bool was_quiet = Quiet();
   for (size_t i = 0; i < ranks.size(); ++i) {
+    if (answers[i].ok()) CaptureEnded(launch, ranks[i]);
     const Key key{call.version, launch, takings[i]};
     const bool is_first = !generations_.contains(key);
     Generation& generation = generations_[key];
@@ -204,6 +217,7 @@ void Promises::Captured(int launch, const std::vector<int>& ranks, const std::ve
     generation.is_partial = call.some;
     if (answers[i].ok() && !call.abandon) {
       generation.captured.insert(ranks[i]);
+      if (setup_.CopiesLater() && call.IsWhole()) generation.started.insert(ranks[i]);
       generation.is_void = generation.is_void || (life.superseded && !life.stands_beside);
       life.began = true;
     }
@@ -278,18 +292,18 @@ void Promises::Waited(int launch, int64_t version, kedge_level level, const std:
   const bool is_over = std::any_of(answers.begin(), answers.end(), [](const Answer& answer) {
     return answer.code == KEDGE_ERROR_TIMEOUT || answer.code == KEDGE_ERROR_UNAVAILABLE;
   });
-  generation->may_be_given_up = generation->may_be_given_up || (!WasWhole(*generation) && is_over);
+  generation->may_be_given_up = generation->may_be_given_up || (!WasTaken(*generation) && is_over);
   const bool is_given_up = meant == KEDGE_LEVEL_NODE && generation->may_be_given_up;
   // A pool that was deleted before may be noticed with it.
   const bool is_quiet = UnharmedSince(generation->captured_at) && generation->lost_since_capture.empty();
-  if (said_no != answers.end() && WasWhole(*generation) && is_quiet && is_owed && !generation->builds_on_flipped &&
+  if (said_no != answers.end() && WasTaken(*generation) && is_quiet && is_owed && !generation->builds_on_flipped &&
       !is_given_up && !life.superseded && key.launch == launch && !IsBelowAnother(key)) {
     return Break("level-never-reached", fmt::format("rank {}, {}, nothing is broken and all ranks have captured {}: {}",
                                                     said_no - answers.begin(), call, Name(key), Said(*said_no)));
   }
   const auto said_ok = std::find_if(answers.begin(), answers.end(), [](const Answer& answer) { return answer.ok(); });
   if (said_ok == answers.end()) return;
-  if (!WasWhole(*generation)) {
+  if (!WasTaken(*generation)) {
     return Break("level-without-all-ranks",
                  fmt::format("rank {} hears OK for {} of {}, which {} of {} ranks have captured", said_ok - answers.begin(), call,
                              Name(key), generation->captured.size(), generation->places.size()));
@@ -304,6 +318,7 @@ void Promises::Waited(int launch, int64_t version, kedge_level level, const std:
                  fmt::format("{} of launch {} says OK for {}; another launch has taken the job over", call, launch, Name(key)));
   }
   generation->acknowledged = std::max(generation->acknowledged, meant);
+  generation->started.clear();
   // What went to the store was right on the nodes.
   if (meant >= KEDGE_LEVEL_STORE && generation->builds_on_flipped)
     generation->flipped_local = generation->builds_on_flipped = false;
@@ -326,6 +341,7 @@ void Promises::Tested(int launch, int64_t version, const std::vector<Answer>& an
 // What a restart would be held to; which version it is in the end, a bad copy of it may decide.
 void Promises::SaidNewest(int launch, int64_t at_most, const std::vector<Answer>& answers) {
   if (!AllCame("newest", answers)) return;
+  CapturesEnded(launch, answers);
   const Life& life = lives_[launch];
   const auto must = MustComeBack(at_most, life.places);
   for (const Answer& answer : answers) {
@@ -363,7 +379,7 @@ void Promises::NothingPending(int launch) {
   Key key;
   Generation* generation = FindLast(launch, NewestOf(launch), &key);
   if (generation == nullptr || !WasWhole(*generation) || generation->scheduled < KEDGE_LEVEL_STORE) return;
-  if (setup_.Tracks()) return;  // a large image needs more slots than a rank has, and ranks write to the store themselves
+  if (setup_.HasLargeImages()) return;  // ranks write to the store themselves where their slots do not do
   for (const auto& [node, since] : silent_) {
     const auto& places = generation->places;
     if (std::find(places.begin(), places.end(), node) == places.end() || generation->captured_at <= since) continue;
@@ -589,6 +605,7 @@ void Promises::Read(int launch, int64_t version, const std::vector<Answer>& answ
 
 void Promises::Restarted(int launch, int64_t at_most, bool in_parts, const std::vector<Answer>& answers) {
   if (!AllCame("restart", answers)) return;
+  CapturesEnded(launch, answers);
   Life& life = lives_[launch];
   if (at_most < 0 && !life.superseded && !answers[0].died) CompareWithForetold(answers[0], life.places);
   const bool any_ok = std::any_of(answers.begin(), answers.end(), [](const Answer& answer) { return answer.ok(); });
@@ -641,19 +658,23 @@ void Promises::Restarted(int launch, int64_t at_most, bool in_parts, const std::
   if (!WasWhole(found->second)) {
     found->second.captured = found->second.may_have;
     found->second.captured_at = found->second.touched_at;
+    found->second.started.clear();
   }
   life.base = back;
   life.began = true;
 }
 
 void Promises::Ended(int launch, bool drain, const std::vector<Answer>& answers) {
-  if (!AllCame("finalize", answers) || !drain) return;
+  if (!AllCame("finalize", answers)) return;
+  CapturesEnded(launch, answers);
+  if (!drain) return;
   Life& life = lives_[launch];
   const bool all_ok = std::all_of(answers.begin(), answers.end(), [](const Answer& answer) { return answer.ok(); });
   for (auto& [key, generation] : generations_) {
     Key last;
-    if (key.launch != launch || !WasWhole(generation) || FindLast(launch, key.version, &last) != &generation) continue;
+    if (key.launch != launch || !WasTaken(generation) || FindLast(launch, key.version, &last) != &generation) continue;
     if (!all_ok || life.superseded) continue;
+    generation.started.clear();
     if (generation.scheduled >= KEDGE_LEVEL_STORE && store_bad_since_ >= 0 && generation.captured_at > store_bad_since_) {
       return Break(
           "store-level-without-store",
@@ -666,7 +687,7 @@ void Promises::Ended(int launch, bool drain, const std::vector<Answer>& answers)
   }
   // What only some ranks have taken gets nowhere, and nodes give up what others take much later; who ends hears that.
   const bool all_in_time = std::all_of(generations_.begin(), generations_.end(), [&](const auto& entry) {
-    return entry.first.launch != launch || (WasWhole(entry.second) && !entry.second.may_be_given_up);
+    return entry.first.launch != launch || (WasTaken(entry.second) && !entry.second.may_be_given_up);
   });
   // Nodes flush what earlier launches left them, too: of copies that were damaged before this launch, who ends hears as well.
   const bool is_left_damaged = std::any_of(generations_.begin(), generations_.end(), [&](const auto& entry) {

@@ -8,6 +8,8 @@
 // - Lineage: a launch that goes on from a version has abandoned what is above it. That is certain as soon as a version of
 //   the new launch was acknowledged; before that, either is right.
 // - What was acknowledged and is lost is never said not to have been.
+// - Where ranks go on while their memory is captured (capture.mode = cow), all of this holds from when they have heard that it
+//   was; before that, the version comes back as the memory was at the call, or not at all.
 // - Calls end; what they say is true; where nothing is broken, they succeed.
 #pragma once
 
@@ -81,6 +83,7 @@ class Promises {
   struct Generation {
     std::set<int> captured;   // ranks
     std::set<int> may_have;   // and those that died or failed in the call: what they had handed over counts
+    std::set<int> started;    // of the captured ones: while their process lives, as far as was said (capture.mode = cow)
     int captured_at = -1;     // the step by which all had
     int touched_at = -1;      // the last step that took any of it
     std::vector<int> places;  // of its ranks
@@ -124,7 +127,11 @@ class Promises {
   bool QuietSince(int step) const { return active_.empty() && last_fault_ < step; }
   // Nothing is broken, and nothing was since but what flushes wait for.
   bool UnharmedSince(int step) const { return active_.empty() && last_harm_ < step; }
-  bool WasWhole(const Generation& generation) const { return generation.captured_at >= 0; }
+  bool WasTaken(const Generation& generation) const { return generation.captured_at >= 0; }
+  bool WasWhole(const Generation& generation) const { return WasTaken(generation) && generation.started.empty(); }
+  // A call of the rank has returned that waits until what it takes is captured. It was, if nothing was broken meanwhile.
+  void CaptureEnded(int launch, int rank);
+  void CapturesEnded(int launch, const std::vector<Answer>& answers);
   // Null: it is the first of its launch.
   const Generation* TakenBefore(const Key& key) const;
   bool MayBeWhole(const Generation& generation) const;

@@ -60,9 +60,11 @@ Answer RankCalls::Begin(const kedge_bootstrap* bootstrap, const std::string& ove
 }
 
 // In place: the addresses are protected.
-void RankCalls::Fill(const Tag& tag) {
-  WriteContent(InArrays(tag), memory_, first_line_);
-  WriteContent(InArrays(tag), small_);
+Answer RankCalls::Write(int64_t version, int taking) {
+  written_ = {share_.rank, version, launch_, taking};
+  WriteContent(InArrays(written_), memory_, first_line_);
+  WriteContent(InArrays(written_), small_);
+  return {};
 }
 
 Tag RankCalls::InArrays(Tag tag) const {
@@ -70,12 +72,22 @@ Tag RankCalls::InArrays(Tag tag) const {
   return tag;
 }
 
-Answer RankCalls::Checkpoint(const CheckpointCall& call, int taking, const std::string& file) {
-  const Tag tag{share_.rank, call.version, launch_, taking};
-  Fill(tag);
+Answer RankCalls::Checkpoint(const CheckpointCall& call, const std::string& file) {
+  const Answer answer = AnswerOf(Take(call, file));
+  if (answer.ok() && call.goes_on) GoOn();
+  return answer;
+}
+
+// Writes what is no image where a capture comes late, from the end on, and leaves the rest: that is still being captured when the
+// rank has answered.
+void RankCalls::GoOn() {
+  std::ranges::fill(memory_.last(memory_.size() / 8), '-');
+  std::ranges::fill(small_, '-');
+}
+
+int RankCalls::Take(const CheckpointCall& call, const std::string& file) {
   const unsigned how = call.overwrite ? KEDGE_OVERWRITE : 0;
-  if (!call.parts && !call.some && !call.file && !call.abandon)
-    return AnswerOf(kedge_checkpoint(context_, kName, call.version, how));
+  if (call.IsWhole()) return kedge_checkpoint(context_, kName, call.version, how);
   int code = kedge_checkpoint_begin(context_, kName, call.version, how);
   const int first = 0;
   if (code == KEDGE_OK && (call.parts || call.some)) code = kedge_checkpoint_part(context_, KEDGE_SOME, &first, 1);
@@ -83,10 +95,9 @@ Answer RankCalls::Checkpoint(const CheckpointCall& call, int taking, const std::
   if (code == KEDGE_OK && call.file) {
     char routed[4096];
     code = kedge_route_file(context_, file.c_str(), routed, sizeof routed);
-    if (code == KEDGE_OK) std::ofstream(routed) << ContentOf(tag, kFileBytes);
+    if (code == KEDGE_OK) std::ofstream(routed) << ContentOf(written_, kFileBytes);
   }
-  if (code == KEDGE_OK) code = kedge_checkpoint_end(context_, call.abandon ? 0 : 1);
-  return AnswerOf(code);
+  return code == KEDGE_OK ? kedge_checkpoint_end(context_, call.abandon ? 0 : 1) : code;
 }
 
 void RankCalls::Forget() {

@@ -38,8 +38,10 @@ class RankCalls {
   Answer Restart(int64_t at_most, bool in_parts);
   // Of exactly that version, to look at it.
   Answer Read(int64_t version);
+  // What the next checkpoint is to take, which is told to be that version and taking.
+  Answer Write(int64_t version, int taking);
   // `file`: the path that a routed file is to have.
-  Answer Checkpoint(const CheckpointCall& call, int taking, const std::string& file);
+  Answer Checkpoint(const CheckpointCall& call, const std::string& file);
   Answer Wait(int64_t version, kedge_level level);
   Answer Test(int64_t version);
   Answer Newest(int64_t at_most);
@@ -58,13 +60,15 @@ class RankCalls {
   Tag InArrays(Tag tag) const;
   Answer WithParts(Answer answer) const;
   int Protect();
-  void Fill(const Tag& tag);
+  int Take(const CheckpointCall& call, const std::string& file);
+  void GoOn();
 
   const Share share_;
   const size_t first_line_;
   const int launch_;
   kedge_context* context_ = nullptr;
   bool has_small_ = true;  // what was restored last has that region
+  Tag written_;
   std::string small_;
   // As an application has it whose arrays are large: it begins with a page.
   const std::unique_ptr<char, void (*)(void*)> pages_;

@@ -37,6 +37,8 @@ constexpr seconds kHolderPatience{30};  // until the lease of a frozen launch ha
 constexpr size_t kRealImageBytes = 20000;
 // Of less, writes are not tracked (capture.track).
 constexpr size_t kTrackedImageBytes = (size_t{2} << 20) + 20000;
+// Less is captured in the call (capture.mode = cow).
+constexpr size_t kLateImageBytes = (size_t{4} << 20) + 20000;
 constexpr std::chrono::microseconds kDeathStep{20};
 constexpr seconds kLeasePatience{15};         // some leases long
 constexpr seconds kDefaultLeasePatience{75};  // the lease of a job that does not set it, and more
@@ -127,7 +129,7 @@ std::string RealWorld::OwnTierFolder(int node) const {
 }
 
 size_t RealWorld::ImageBytes() const {
-  const size_t of_rank = setup_.Tracks() ? kTrackedImageBytes : kRealImageBytes;
+  const size_t of_rank = setup_.CopiesLater() ? kLateImageBytes : setup_.Tracks() ? kTrackedImageBytes : kRealImageBytes;
   return setup_.divided ? of_rank * static_cast<size_t>(setup_.ranks) : of_rank;
 }
 
@@ -146,7 +148,8 @@ std::string RealWorld::Overrides(int node, bool rival) const {
       "20s\n"
       "job.name={}\nplacement.calibrations={}/calibrations\nprotect.timeout=10s\n"
       "agent.idle_timeout=20s\n",
-      Store(), node, RunFolder(node), rival ? "-rival" : "", setup_.Tracks() ? 128 : 32, kSlotBytes, kJob, folder_.path());
+      Store(), node, RunFolder(node), rival ? "-rival" : "", setup_.HasLargeImages() ? 256 : 32, kSlotBytes, kJob,
+      folder_.path());
   text += TierKeys(rival);
   for (const auto& [key, value] : setup_.keys) text += key + "=" + (key == kStagingKey ? StagingFolder() : value) + "\n";
   return text;
@@ -226,10 +229,15 @@ std::vector<Answer> RealWorld::Checkpoint(int launch, const std::vector<int>& ra
                                           const CheckpointCall& call) {
   Ranks& all = launches_.at(launch);
   const std::string flags = std::string("-") + (call.overwrite ? "o" : "") + (call.parts ? "p" : "") + (call.some ? "s" : "") +
-                            (call.file ? "f" : "") + (call.abandon ? "a" : "");
+                            (call.file ? "f" : "") + (call.abandon ? "a" : "") + (call.goes_on ? "w" : "");
+  for (size_t i = 0; i < ranks.size(); ++i)
+    all[static_cast<size_t>(ranks[i])]->Tell(fmt::format("write {} {}", call.version, takings[i]));
+  std::vector<Answer> answers;
+  for (const int rank : ranks) answers.push_back(all[static_cast<size_t>(rank)]->Hear(kPatience));
   for (size_t i = 0; i < ranks.size(); ++i) {
-    all[static_cast<size_t>(ranks[i])]->Tell(fmt::format("checkpoint {} {} {} {}/{}", call.version, takings[i], flags,
-                                                         UsersFolder(), FileName(ranks[i], call.version)));
+    if (!answers[i].ok()) continue;
+    all[static_cast<size_t>(ranks[i])]->Tell(
+        fmt::format("checkpoint {} {} {}/{}", call.version, flags, UsersFolder(), FileName(ranks[i], call.version)));
   }
   const bool any_dies = dying_ && std::ranges::any_of(ranks, [&](int rank) { return dying_->ranks.contains(rank); });
   if (any_dies) {
@@ -237,10 +245,9 @@ std::vector<Answer> RealWorld::Checkpoint(int launch, const std::vector<int>& ra
     for (const int rank : dying_->ranks) all[static_cast<size_t>(rank)]->Signal(SIGKILL);
     if (dying_->node) LoseNode(*dying_->node);
   }
-  std::vector<Answer> answers;
-  for (const int rank : ranks) {
-    answers.push_back(all[static_cast<size_t>(rank)]->Hear(kPatience));
-    if (any_dies && dying_->ranks.contains(rank)) answers.back().came = answers.back().died = true;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (answers[i].ok()) answers[i] = all[static_cast<size_t>(ranks[i])]->Hear(kPatience);
+    if (any_dies && dying_->ranks.contains(ranks[i])) answers[i].came = answers[i].died = true;
   }
   if (any_dies) dying_.reset();
   return answers;

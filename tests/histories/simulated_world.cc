@@ -109,7 +109,8 @@ std::vector<Answer> SimulatedWorld::Checkpoint(int launch, const std::vector<int
   plain.file = false;  // routed files are written by the application, past the simulated disk
   return Ranks(launch).Do(ranks, [&](RankCalls& calls, int rank) {
     const auto index = static_cast<size_t>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
-    return calls.Checkpoint(plain, takings[index], "");
+    (void)calls.Write(plain.version, takings[index]);
+    return calls.Checkpoint(plain, "");
   });
 }
 

@@ -45,6 +45,8 @@ struct CheckpointCall {
   bool some = false;
   bool file = false;
   bool abandon = false;
+  bool goes_on = false;  // the ranks write to their memory at once, when the call has returned
+  bool IsWhole() const { return !parts && !some && !file && !abandon; }
 };
 
 // What agents hold when a job has ended.
