@@ -1,7 +1,8 @@
 // What capture.mode = cow gives and takes, of an application whose hot memory lies behind its cold memory.
 //
-//   cow_bench [MiB=512] [hot=25] [work=4] [images=9] [huge=0|1]
+//   cow_bench [MiB=512] [hot=25] [work=4] [images=9] [huge=0|1] [heap=0|1]
 //
+// The memory is a mapping of its own, with huge pages or without; with heap=1 it is a block of kedge_alloc.
 // A step computes each word of the hot part (in percent) anew, in order. First through the library, with its agent, copy and cow
 // each with a context of its own: blocked time, and the step that follows. Then the copy alone, into memory that is there, with
 // the three ways of [AI-Ckpt]: in the call; later, in the order of addresses; later, in the order of writes. The overhead of an
@@ -79,13 +80,39 @@ std::byte* NewMemory(size_t bytes, bool huge) {
   return memory;
 }
 
+struct Folder {
+  const std::string path = "/dev/shm/kedge-cow-bench-" + std::to_string(getpid());
+  Folder() { std::filesystem::create_directory(path); }
+  ~Folder() { std::filesystem::remove_all(path); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+};
+
+// Of a context that takes no checkpoints.
+class Heap {
+ public:
+  Heap(const std::string& folder, size_t bytes) {
+    const std::string overrides = "store.path=" + folder + "/store-heap\njob.mode=sync\njob.name=heap\n";
+    kedge_options options = KEDGE_OPTIONS_INIT;
+    options.overrides = overrides.c_str();
+    Check(kedge_init(&options, nullptr, &context_), "kedge_init");
+    Check(kedge_alloc(context_, "state", bytes, 1, nullptr, &block_), "kedge_alloc");
+    std::memset(block_, 1, bytes);
+  }
+  ~Heap() { Check(kedge_finalize(context_, 0), "kedge_finalize"); }
+  Heap(const Heap&) = delete;
+  Heap& operator=(const Heap&) = delete;
+  std::byte* block() const { return static_cast<std::byte*>(block_); }
+
+ private:
+  kedge_context* context_ = nullptr;
+  void* block_ = nullptr;
+};
+
 class Stencil {
  public:
-  Stencil(size_t bytes, double hot, int work, bool huge)
-      : memory_(NewMemory(bytes, huge)),
-        bytes_(bytes),
-        hot_words_(static_cast<size_t>(hot * static_cast<double>(bytes)) / 8),
-        work_(work) {}
+  Stencil(std::byte* memory, size_t bytes, double hot, int work)
+      : memory_(memory), bytes_(bytes), hot_words_(static_cast<size_t>(hot * static_cast<double>(bytes)) / 8), work_(work) {}
   std::byte* memory() { return memory_; }
   size_t bytes() const { return bytes_; }
   Took Step() {
@@ -200,7 +227,10 @@ int main(int argc, char** argv) {
   const auto bytes = static_cast<size_t>(Argument(argc, argv, "MiB", 512)) << 20;
   const int images = std::max(static_cast<int>(Argument(argc, argv, "images", 9)), kSkipped + 1);
   const bool huge = Argument(argc, argv, "huge", 0) != 0;
-  Stencil stencil(bytes, Argument(argc, argv, "hot", 25) / 100, static_cast<int>(Argument(argc, argv, "work", 4)), huge);
+  const Folder folder;
+  const auto heap = Argument(argc, argv, "heap", 0) != 0 ? std::make_unique<Heap>(folder.path, bytes) : nullptr;
+  Stencil stencil(heap ? heap->block() : NewMemory(bytes, huge), bytes, Argument(argc, argv, "hot", 25) / 100,
+                  static_cast<int>(Argument(argc, argv, "work", 4)));
   std::byte* const image = NewMemory(bytes, false);
   std::vector<double> copied, plain;
   Times copy, cow, in_call, by_address, by_writes;
@@ -219,10 +249,8 @@ int main(int argc, char** argv) {
   }
   const double extra = PeakMebibytes() - before;
 
-  const std::string folder = "/dev/shm/kedge-cow-bench-" + std::to_string(getpid());
-  std::filesystem::create_directory(folder);
   {
-    Program copies(stencil, folder, "copy"), holds(stencil, folder, "cow");
+    Program copies(stencil, folder.path, "copy"), holds(stencil, folder.path, "cow");
     for (int i = 0; i < images; ++i) {
       const Took step = stencil.Step();
       copies.Take(stencil, step, &copy);
@@ -230,14 +258,16 @@ int main(int argc, char** argv) {
     }
   }
   std::printf("%zu MiB, pages %s; milliseconds\nstep without a checkpoint %.2f, memcpy %.2f, extra memory %.1f MiB\n",
-              bytes >> 20, huge ? "huge" : "of 4 KiB", MedianOf(plain), MedianOf(copied), extra);
+              bytes >> 20,
+              heap   ? "of kedge_alloc"
+              : huge ? "huge"
+                     : "of 4 KiB",
+              MedianOf(plain), MedianOf(copied), extra);
   std::printf("%-28s %10s %10s %10s %10s %10s\n", "", "blocked", "step", "overhead", "processor", "waited");
   Print("library, copy", copy);
   Print("library, cow", cow);
   Print("copy in the call", in_call);
   Print("later, by address", by_address);
   Print("later, by writes", by_writes);
-  std::error_code ignored;
-  std::filesystem::remove_all(folder, ignored);
   return 0;
 }

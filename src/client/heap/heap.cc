@@ -220,8 +220,13 @@ Result<void*> Heap::AllocateUnits(Region region, bool is_known) {
     GiveBack(*first, units);
     return status;
   }
+  UseLargePages(*first, units);
   blocks_[*first] = {units, is_known};
   return AddressOf(*first);
+}
+
+void Heap::UseLargePages(uint64_t first, uint64_t units) {
+  if (units >= kLargePageUnits) range_.PreferLargePages(first * kUnitBytes, units * kUnitBytes);
 }
 
 void Heap::FreeUnits(uint64_t unit) {
@@ -270,6 +275,7 @@ Result<bool> Heap::ResizeUnits(uint64_t unit, uint64_t units) {
     const Status status = TakeAt(unit + before, units - before);
     if (status.code() == Code::kNoSpace) return false;
     KEDGE_RETURN_IF_ERROR(status);
+    UseLargePages(unit, units);
   } else if (units < before) {
     GiveBack(unit + units, before - units);
   }
@@ -440,8 +446,12 @@ Status Heap::Make(const ImageRecord& image) {
   for (const auto& [unit, block] : blocks_) group_->RemoveBlock(IdOf(unit));
   for (const auto& [unit, region] : saved.regions) {
     if (unit == kSmallUnit) continue;
-    if (!blocks_.contains(unit)) KEDGE_RETURN_IF_ERROR(TakeAt(unit, UnitsOf(*region)));
-    blocks_[unit].units = UnitsOf(*region);
+    const uint64_t units = UnitsOf(*region);
+    if (!blocks_.contains(unit)) {
+      KEDGE_RETURN_IF_ERROR(TakeAt(unit, units));
+      UseLargePages(unit, units);
+    }
+    blocks_[unit].units = units;
     KEDGE_RETURN_IF_ERROR(group_->DeclareBlock(*region, AddressOf(unit)));
   }
   return Status::Ok();

@@ -105,6 +105,8 @@ class Heap {
   void FreeUnits(uint64_t unit);
   Result<void*> ReallocateSmall(void* block, size_t bytes);
   Result<void*> ReallocateUnits(uint64_t unit, size_t bytes);
+  // Where a block is that large; a smaller one would have memory that it does not use.
+  void UseLargePages(uint64_t first, uint64_t units);
   // Gets the block so many units where it lies; false: those behind it are not free.
   Result<bool> ResizeUnits(uint64_t unit, uint64_t units);
   Status ResizeSmallArea(uint64_t bytes);

@@ -5,11 +5,14 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <limits>
 #include <memory>
 #include <string>
 
+#include "os/memory/mapping.h"
 #include "os/memory/reserved_range.h"
 
 namespace kedge::client {
@@ -124,6 +127,59 @@ TEST(HeapTest, ASmallBlockGrowsOutOfItsSlot) {
   EXPECT_EQ(large[39], std::byte{3});
   EXPECT_EQ(process.group.size(), 2u) << "the small blocks' area, and this one";
   EXPECT_EQ(process.heap.Free(block).code(), Code::kInvalidArgument);
+}
+
+// Of what is behind the address: its flags in /proc/self/smaps, and how much memory it has.
+struct Backing {
+  bool prefers_large = false;
+  uint64_t kibibytes = 0;
+};
+Backing BackingOf(const std::byte* address) {
+  std::ifstream maps("/proc/self/smaps");
+  Backing backing;
+  bool is_there = false;
+  for (std::string line; std::getline(maps, line);) {
+    unsigned long begin = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2) {
+      const auto wanted = reinterpret_cast<uintptr_t>(address);
+      is_there = begin <= wanted && wanted < end;
+    }
+    if (is_there && line.starts_with("Rss:")) backing.kibibytes = std::stoull(line.substr(4));
+    if (is_there && line.starts_with("VmFlags:")) backing.prefers_large = line.find(" hg") != std::string::npos;
+  }
+  return backing;
+}
+
+TEST(HeapTest, LargeBlocksPreferLargePagesHoweverTheyCame) {
+  constexpr size_t kLarge = size_t{4} << 20;
+  Process process;
+  std::byte* const made = process.Make(nullptr, kLarge);
+  if (!BackingOf(made).prefers_large) GTEST_SKIP() << "this kernel has no large pages";
+  std::byte* const grown = process.Make(nullptr, 100000);
+  EXPECT_FALSE(BackingOf(grown).prefers_large);
+  std::byte* at = grown;
+  // As a vector grows, in steps of less than a large page.
+  for (size_t bytes = 200000; bytes <= kLarge; bytes += size_t{1} << 20)
+    at = static_cast<std::byte*>(process.heap.Reallocate(at, bytes).value());
+  EXPECT_TRUE(BackingOf(at).prefers_large);
+
+  const ImageRecord image = process.Image();
+  ASSERT_TRUE(process.heap.Free(made).ok());
+  ASSERT_TRUE(process.heap.Free(at).ok());
+  ASSERT_TRUE(process.Restore(image).ok());
+  EXPECT_TRUE(BackingOf(made).prefers_large);
+  EXPECT_TRUE(BackingOf(at).prefers_large);
+}
+
+TEST(HeapTest, SmallBlocksHaveNoMoreMemoryThanTheyUse) {
+  Process process;
+  std::byte* const small = process.Make(nullptr, 100);
+  std::byte* const named = process.Make("named", size_t{1} << 20);
+  small[0] = named[0] = std::byte{1};
+  EXPECT_FALSE(BackingOf(small).prefers_large);
+  EXPECT_FALSE(BackingOf(named).prefers_large);
+  EXPECT_LE(BackingOf(small).kibibytes + BackingOf(named).kibibytes, 3 * os::PageBytes() / 1024)
+      << "a descriptor, a block, and a page of the named one";
 }
 
 TEST(HeapTest, AShapeFollowsASizeWhereItCan) {

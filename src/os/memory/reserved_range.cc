@@ -13,7 +13,6 @@
 namespace kedge::os {
 namespace {
 
-constexpr uint64_t kHugePageBytes = uint64_t{2} << 20;
 constexpr int kReserved = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
 std::string DescribeMapped(const Mapped& mapped) {
@@ -83,9 +82,12 @@ Status ReservedRange::Commit(uint64_t offset, uint64_t bytes) {
   if (mprotect(data_ + offset, bytes, PROT_READ | PROT_WRITE) != 0) {
     return Status(Code::kNoSpace, Status::FromErrno(errno, fmt::format("mprotect of {} bytes", bytes)).message());
   }
-  // Where the kernel has no large pages, small ones do.
-  if (bytes >= kHugePageBytes) (void)madvise(data_ + offset, bytes, MADV_HUGEPAGE);
   return Status::Ok();
+}
+
+void ReservedRange::PreferLargePages(uint64_t offset, uint64_t bytes) {
+  // Where the kernel has none, small ones do.
+  (void)madvise(data_ + offset, bytes, MADV_HUGEPAGE);
 }
 
 Status ReservedRange::GiveBack(uint64_t offset, uint64_t bytes) {

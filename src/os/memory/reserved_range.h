@@ -31,8 +31,10 @@ class ReservedRange {
 
   // To so many bytes, from the same address. Errors as At.
   Status Extend(uint64_t bytes);
-  // Memory that reads as zeros, in large pages where it lies whole in them. kNoSpace: the system has none.
+  // Memory that reads as zeros. kNoSpace: the system has none.
   Status Commit(uint64_t offset, uint64_t bytes);
+  // What of that is not touched yet comes in large pages, where these lie whole in the range and the system has them.
+  void PreferLargePages(uint64_t offset, uint64_t bytes);
   // Gives the memory back; the addresses stay reserved. An error leaves it as it was.
   Status GiveBack(uint64_t offset, uint64_t bytes);
   // Gives the memory back, and has other memory in its place, which reads as zeros.
