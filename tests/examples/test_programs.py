@@ -210,6 +210,60 @@ def test_the_commands_of_the_tutorial_work_in_their_order(node: Node, tmp_path: 
     assert text.count(result) == 2
 
 
+class Storms:
+    """Launches of storm, of one size."""
+
+    def __init__(self, node: Node, side: int = 16, planes: int = 40) -> None:
+        self._node, self._size = node, [str(side), str(planes)]
+        self._launcher = next(filter(None, map(shutil.which, ("mpirun.openmpi", "mpirun"))))
+
+    def start(self, job: str, ranks: int, steps: int, interval: int, **environment: str) -> subprocess.Popen[str]:
+        command = [self._launcher, "-n", str(ranks), str(BUILD / "examples" / "storm"), *self._size, str(steps), str(interval)]
+        return subprocess.Popen(command, env=self._node.mpi_environment(job) | environment, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True, start_new_session=True)
+
+    def run(self, job: str, ranks: int, steps: int, interval: int, **environment: str) -> str:
+        return self.start(job, ranks, steps, interval, **environment).communicate(timeout=120)[0]
+
+    def sums(self, output: str) -> list[str]:
+        return re.findall("checksum ([0-9A-F]{16})", output)
+
+
+@pytest.mark.needs("MPI")
+def test_the_storm_does_not_depend_on_ranks(node: Node) -> None:
+    storms = Storms(node)
+    sums = [storms.sums(storms.run(f"storm-{ranks}", ranks, 60, 100)) for ranks in (1, 2, 3)]
+    assert len(sums[0]) == 1 and sums[0] == sums[1] == sums[2]
+    assert storms.sums(storms.run("storm-further", 2, 61, 100)) != sums[0], "it moves"
+
+
+@pytest.mark.needs("MPI")
+@pytest.mark.parametrize(("mode", "side"), [("copy", 16), ("cow", 128)])
+def test_the_storm_goes_on_after_a_kill(node: Node, mode: str, side: int) -> None:
+    """With cow, arrays are so large that they are captured later."""
+    storms, job = Storms(node, side, 64), f"killed-{mode}"
+    capture = {"KEDGE_CAPTURE_MODE": mode, "KEDGE_POOL_SIZE": "256MiB"}
+    killed = storms.start(job, 2, 100_000_000, 20, **capture)
+    until(lambda: "complete" in subprocess.run([BUILD / "bin" / "kedge", "ls"], env=node.environment(job), capture_output=True,
+                                               text=True).stdout, killed)
+    os.killpg(killed.pid, signal.SIGTERM)
+    killed.communicate(timeout=60)
+    (step,) = map(int, re.findall(r"continuing from step (\d+)", storms.run(job, 2, 1, 1, **capture)))
+    assert step > 0 and step % 20 == 0
+    last = storms.run(job, 2, step + 30, 100_000_000, **capture)
+    assert f"continuing from step {step}\n" in last
+    assert storms.sums(last) == storms.sums(storms.run(f"whole-{mode}", 1, step + 30, 100_000_000, **capture))
+
+
+@pytest.mark.needs("MPI")
+def test_a_storm_of_another_size_is_refused(node: Node) -> None:
+    storms = Storms(node)
+    storms.run("sized", 1, 1, 1)
+    command = [str(BUILD / "examples" / "storm"), "17", "40", "1", "1"]
+    done = subprocess.run(command, env=node.mpi_environment("sized"), capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0 and "another size" in done.stderr
+
+
 @pytest.mark.needs("MPI")
 def test_a_tree_of_pointers_goes_on_after_a_kill(node: Node) -> None:
     launcher = next(filter(None, map(shutil.which, ("mpirun.openmpi", "mpirun"))))
