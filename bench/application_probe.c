@@ -1,13 +1,16 @@
-/* The probe: preloaded into the ranks of an example by bench/applications, it notes what checkpoints cost the run.
+/* The probe: preloaded into the ranks of an example by bench/applications and bench/capture-figures, it notes what checkpoints
+ * cost the run.
  *
  * It stands between the program and libkedge. PROBE_WRITER says who takes the checkpoints:
  *   kedge        every call is passed on
  *   none         Kedge is never called: no checkpoint, no agent
  *   single-file  Kedge is never called; a checkpoint writes PROBE_FILE (single_file.h)
- * In each case only the first PROBE_CHECKPOINTS checkpoints are taken. At kedge_finalize each rank appends one line of JSON to
- * PROBE_FOLDER/RANK.json: the wall time from its start to there, of that the time in kedge_mpi_init, in each checkpoint and in
- * kedge_finalize, and processor time: of the process, and of its main thread alone.
- * It serves programs with one context that start anew (nothing is there to restart from) and one thread.
+ * In each case only the first PROBE_CHECKPOINTS checkpoints are taken. Before each of them, PROBE_OTHER_KIB of other memory are
+ * captured: where those are captured later (capture.mode = cow, from 4096 on), Kedge has forgotten by that how the program
+ * writes. At kedge_finalize each rank appends one line of JSON to PROBE_FOLDER/RANK.json: the wall time from its start to there,
+ * of that the time in kedge_mpi_init, in each checkpoint and in kedge_finalize, and processor time: of the process, and of its
+ * main thread alone; and the blocks whose writers Kedge held back. It serves programs that free no blocks of kedge_alloc, with
+ * one context that start anew (nothing is there to restart from) and one thread.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -16,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <time.h>
 
@@ -31,6 +35,7 @@ static size_t region_count = 0;
 static double process_began = 0, init_seconds = 0;
 static double blocked_seconds[kCheckpointsMax];
 static int checkpoints = 0, checkpoints_max = kCheckpointsMax;
+static size_t other_bytes = 0;
 static char stand_in; /* the context, where Kedge has none */
 
 static double now(void) {
@@ -55,6 +60,8 @@ __attribute__((constructor)) static void start(void) {
   if (writer != NULL && strcmp(writer, "none") == 0) taker = kNone;
   if (writer != NULL && strcmp(writer, "single-file") == 0) taker = kSingleFile;
   if (most != NULL && atoi(most) < kCheckpointsMax) checkpoints_max = atoi(most);
+  const char* other = getenv("PROBE_OTHER_KIB");
+  if (other != NULL) other_bytes = (size_t)atoi(other) << 10;
 }
 
 KEDGE_API int kedge_mpi_init(MPI_Comm communicator, const kedge_options* options, kedge_context** out) {
@@ -96,14 +103,45 @@ KEDGE_API int kedge_newest(kedge_context* context, const char* name, int64_t at_
   return taker == kKedge ? NEXT(kedge_newest)(context, name, at_most, version) : KEDGE_ERROR_NOT_FOUND;
 }
 
+/* Where Kedge is never called there are blocks all the same, and zero as its are. */
+KEDGE_API int kedge_alloc(kedge_context* context, const char* name, size_t count, size_t element_bytes,
+                          const kedge_region_info* info, void** out) {
+  if (taker == kKedge) return NEXT(kedge_alloc)(context, name, count, element_bytes, info, out);
+  const size_t alignment = (size_t)2 << 20, bytes = (count * element_bytes + alignment - 1) / alignment * alignment;
+  *out = aligned_alloc(alignment, bytes);
+  if (*out == NULL) return KEDGE_ERROR_NO_SPACE;
+  madvise(*out, bytes, MADV_HUGEPAGE);
+  memset(*out, 0, bytes);
+  return KEDGE_OK;
+}
+
 KEDGE_API int kedge_should_exit(kedge_context* context, int* answer) {
   if (taker == kKedge) return NEXT(kedge_should_exit)(context, answer);
   *answer = 0;
   return KEDGE_OK;
 }
 
+static void check(int status, const char* what) {
+  if (status == KEDGE_OK) return;
+  fprintf(stderr, "probe: %s: %s\n", what, kedge_error_message());
+  MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+static void capture_other_memory(kedge_context* context) {
+  static void* memory = NULL;
+  if (memory == NULL) memory = calloc(1, other_bytes);
+  if (memory == NULL) abort();
+  memset(memory, checkpoints + 1, other_bytes);
+  check(kedge_group(context, "probe"), "kedge_group");
+  check(NEXT(kedge_protect)(context, 0, memory, other_bytes, 1, NULL), "kedge_protect");
+  check(NEXT(kedge_checkpoint)(context, "probe", checkpoints + 1, 0), "kedge_checkpoint");
+  check(kedge_wait(context, "probe", checkpoints + 1, KEDGE_LEVEL_LOCAL, 60), "kedge_wait");
+  check(kedge_group(context, NULL), "kedge_group");
+}
+
 KEDGE_API int kedge_checkpoint(kedge_context* context, const char* name, int64_t version, unsigned flags) {
   if (checkpoints == checkpoints_max || taker == kNone) return KEDGE_OK;
+  if (other_bytes > 0 && taker == kKedge) capture_other_memory(context);
   const double began = now();
   int status = KEDGE_OK;
   if (taker == kKedge)
@@ -114,7 +152,7 @@ KEDGE_API int kedge_checkpoint(kedge_context* context, const char* name, int64_t
   return status;
 }
 
-static void note(double finalize_seconds) {
+static void note(double finalize_seconds, uint64_t writes_held) {
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   char path[4096];
@@ -127,7 +165,8 @@ static void note(double finalize_seconds) {
   }
   fprintf(file, "{\"run_seconds\": %.6f, \"init_seconds\": %.6f, \"finalize_seconds\": %.6f, \"cpu_seconds\": %.6f, ",
           now() - process_began, init_seconds, finalize_seconds, cpu_seconds(RUSAGE_SELF));
-  fprintf(file, "\"main_thread_cpu_seconds\": %.6f, \"blocked_seconds\": [", cpu_seconds(RUSAGE_THREAD));
+  fprintf(file, "\"main_thread_cpu_seconds\": %.6f, \"writes_held\": %" PRIu64 ", \"blocked_seconds\": [",
+          cpu_seconds(RUSAGE_THREAD), writes_held);
   for (int i = 0; i < checkpoints; ++i) fprintf(file, "%s%.6f", i == 0 ? "" : ", ", blocked_seconds[i]);
   fprintf(file, "]}\n");
   fclose(file);
@@ -135,8 +174,10 @@ static void note(double finalize_seconds) {
 
 KEDGE_API int kedge_finalize(kedge_context* context, int drain) {
   const double began = now();
+  kedge_statistics statistics = {.struct_size = sizeof statistics};
+  if (taker == kKedge) check(kedge_get_statistics(context, &statistics), "kedge_get_statistics");
   const int status = taker == kKedge ? NEXT(kedge_finalize)(context, drain) : KEDGE_OK;
   const double finalize_seconds = now() - began;
-  if (getenv("PROBE_FOLDER") != NULL) note(finalize_seconds);
+  if (getenv("PROBE_FOLDER") != NULL) note(finalize_seconds, statistics.writes_held);
   return status;
 }
