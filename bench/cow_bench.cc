@@ -92,7 +92,8 @@ struct Folder {
 class Heap {
  public:
   Heap(const std::string& folder, size_t bytes) {
-    const std::string overrides = "store.path=" + folder + "/store-heap\njob.mode=sync\njob.name=heap\n";
+    const std::string overrides =
+        "store.path=" + folder + "/store-heap\nnode.run_folder=" + folder + "/run-heap\njob.mode=sync\njob.name=heap\n";
     kedge_options options = KEDGE_OPTIONS_INIT;
     options.overrides = overrides.c_str();
     Check(kedge_init(&options, nullptr, &context_), "kedge_init");
