@@ -13,7 +13,7 @@
 namespace kedge {
 namespace {
 
-constexpr Duration kTellTimeout = std::chrono::seconds(5);
+constexpr Duration kWordTimeout = std::chrono::seconds(5);
 
 // A node that is none of the job's, as a staging agent, speaks to the first.
 std::vector<std::string> NeighboursOf(const Job& job, const std::string& node) {
@@ -44,7 +44,7 @@ void Completions::Tell(const Job& job, const std::string& from, const Generation
   if (!peers_.is_open()) return;
   for (const std::string& node : NeighboursOf(job, core_.settings().node)) {
     if (node != from)
-      peers_.Call(job, node, PeerKind::kCompleted, Encode(CompletedNotice{generation}), kTellTimeout,
+      peers_.Call(job, node, PeerKind::kCompleted, Encode(CompletedNotice{generation}), kWordTimeout,
                   [](const Result<Buffer>&) {});
   }
 }
