@@ -47,7 +47,9 @@ Result<std::unique_ptr<Job>> Job::Attach(const Options& options) {
   if (options.rank >= board.ranks()) {
     return Status(Code::kInvalidArgument, fmt::format("{} is {} of {} ranks", kRankVariable, options.rank, board.ranks()));
   }
-  return std::unique_ptr<Job>(new Job(std::move(board), options));
+  std::unique_ptr<Job> job(new Job(std::move(board), options));
+  KEDGE_RETURN_IF_ERROR(job->messenger_.Listen());
+  return job;
 }
 
 Job::Job(Board board, const Options& options)
@@ -96,7 +98,9 @@ Status Job::Reach(Phase phase) {
 }
 
 Status Job::ReachNeighbour() {
-  const uint32_t neighbour = (options_.rank + 1) % board_.ranks();
+  // The next one of this node, which may be itself.
+  uint32_t neighbour = (options_.rank + 1) % board_.ranks();
+  while (!board_.is_here(neighbour)) neighbour = (neighbour + 1) % board_.ranks();
   const BoardRow& row = board_.row(neighbour);
   uint64_t number = 0;
   const Status status = os::ReadOtherMemory(row.process_id, row.probe_address, &number, sizeof number);
@@ -158,6 +162,7 @@ Status Job::FirstStep(const Arrays& arrays) {
   }
   KEDGE_RETURN_IF_ERROR(own_collectives_.Barrier());
   board_.header().has_checkpoint = 1;
+  board_.RingTask();
   return Status::Ok();
 }
 
@@ -178,7 +183,10 @@ Status Job::TakeCheckpoint(const Arrays& arrays) {
   os::KillPoint("fmi.checkpoint");
   const Status taken = checkpoints_.Take(arrays, *step_);
   if (taken.ok()) {
-    if (options_.rank == 0) ++board_.header().progress;
+    if (options_.rank == 0) {
+      ++board_.header().progress;
+      board_.RingTask();
+    }
     return taken;
   }
   // Without a first one nobody could go back.
@@ -203,16 +211,18 @@ Status Job::CheckLoops() const {
 
 Status Job::End() {
   if (messenger_.is_broken()) RelaunchAll();
-  Status left = Reach(Phase::kLeaving);
+  board_.SetPlace(options_.rank, {messenger_.epoch(), Phase::kLeaving});
   os::KillPoint("fmi.finalize");
-  if (left.ok()) KEDGE_RETURN_IF_ERROR(CheckLoops());
-  if (!left.ok() || !board_.Finish(messenger_.epoch())) RelaunchAll();
+  messenger_.Leave([&] { return board_.has_finished() || messenger_.is_broken(); });
+  if (messenger_.is_broken()) RelaunchAll();
+  KEDGE_RETURN_IF_ERROR(CheckLoops());
   checkpoints_.Close();
   return Status::Ok();
 }
 
 void Job::RelaunchAll() {
   board_.header().relaunch = 1;
+  board_.RingTask();
   os::ExitNow(kRelaunchExitCode);
 }
 

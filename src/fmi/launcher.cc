@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <utility>
 
 #include "base/clock.h"
@@ -14,168 +13,316 @@
 namespace kedge::fmi {
 namespace {
 
-constexpr Duration kLookPeriod = std::chrono::milliseconds(20);
+using Kind = ControlMessage::Kind;
 
-void Say(const std::string& what) {
-  std::fprintf(stderr, "fmirun: %s\n", what.c_str());
-}
+constexpr Duration kLookPeriod = std::chrono::milliseconds(20);
+constexpr Duration kTaskStartMax = std::chrono::seconds(30);
+// A connection that ends without a death: so long one of them is waited for.
+constexpr Duration kDoubt = std::chrono::seconds(1);
 
 }  // namespace
 
 Result<std::unique_ptr<Launcher>> Launcher::Create(LaunchOptions options) {
-  KEDGE_ASSIGN_OR_RETURN(Board board, Board::Create(options.ranks));
   KEDGE_ASSIGN_OR_RETURN(auto loop, os::EventLoop::Create());
-  return std::unique_ptr<Launcher>(new Launcher(std::move(options), std::move(board), std::move(loop)));
+  KEDGE_ASSIGN_OR_RETURN(os::TcpListener listener, os::TcpListener::Listen(os::kLoopback));
+  return std::unique_ptr<Launcher>(new Launcher(std::move(options), std::move(loop), std::move(listener)));
 }
 
-Launcher::Launcher(LaunchOptions options, Board board, std::unique_ptr<os::EventLoop> loop)
-    : options_(std::move(options)), board_(std::move(board)), loop_(std::move(loop)), ranks_(options_.ranks) {}
+Launcher::Launcher(LaunchOptions options, std::unique_ptr<os::EventLoop> loop, os::TcpListener listener)
+    : options_(std::move(options)),
+      loop_(std::move(loop)),
+      listener_(std::move(listener)),
+      nodes_(std::max<size_t>(1, options_.nodes.size())),
+      ranks_(options_.ranks) {
+  for (size_t node = 0; node < options_.nodes.size(); ++node) nodes_[node].name = options_.nodes[node];
+  Spread();
+}
 
 int Launcher::Run(const os::EventFd& stop) {
   const auto stopping = loop_->Watch(stop.descriptor(), os::EventLoop::Interest::kRead, [this, &stop](os::Readiness) {
     stop.Drain();
     EndJob(1, "ended by a signal");
   });
-  if (!stopping.ok()) return Say(stopping.status().ToString()), 1;
+  const auto accepting =
+      loop_->Watch(listener_.descriptor(), os::EventLoop::Interest::kRead, [this](os::Readiness) { Accept(); });
+  if (!stopping.ok() || !accepting.ok()) return Say((stopping.ok() ? accepting : stopping).status().ToString()), 1;
   const auto looking = loop_->AddPeriodic(kLookPeriod, [this] {
     if (is_interrupted_) Look();
   });
   interrupted_ns_ = SystemClock().NowNs();
-  StartAll();
+  for (size_t node = 0; node < nodes_.size() && !has_ended_; ++node) {
+    if (const Status status = StartTask(node); !status.ok()) EndJob(1, status.message());
+  }
   const Status ran = has_ended_ ? Status::Ok() : loop_->Run();
   if (!ran.ok()) EndJob(1, ran.ToString());
+  EndTasks();
   loop_->CancelTimer(looking);
+  loop_->Unwatch(*accepting);
   loop_->Unwatch(*stopping);
   return exit_code_;
 }
 
-void Launcher::StartAll() {
-  for (uint32_t rank = 0; rank < options_.ranks && !has_ended_; ++rank) Start(rank, /*joins=*/false);
+void Launcher::Spread() {
+  const size_t used = nodes_.size() - options_.spares;
+  const size_t least = ranks_.size() / used;
+  const size_t with_one_more = ranks_.size() % used;
+  uint32_t rank = 0;
+  for (size_t node = 0; node < used; ++node) {
+    for (size_t i = 0; i < least + (node < with_one_more ? 1 : 0); ++i) ranks_[rank++].node = node;
+  }
 }
 
-void Launcher::Start(uint32_t rank, bool joins) {
-  Rank& its = ranks_[rank];
-  BoardRow& row = board_.row(rank);
-  row.joins = joins ? 1 : 0;
-  row.place = Pack(Place{});
-  row.loops = 0;
+Status Launcher::StartTask(size_t node) {
   os::ChildOptions options;
-  options.program = options_.command.front();
-  options.arguments.assign(options_.command.begin() + 1, options_.command.end());
-  options.descriptor = board_.descriptor();
-  options.set = {{kRankVariable, std::to_string(rank)},
-                 {kRanksVariable, std::to_string(options_.ranks)},
-                 {kRespawnsVariable, std::to_string(its.starts)},
-                 {kIntervalVariable, std::to_string(options_.interval)},
-                 {kBoardVariable, std::to_string(board_.descriptor())}};
-  auto child = os::Child::Start(options);
-  if (!child.ok()) return EndJob(1, fmt::format("rank {}: {}", rank, child.status().message()));
-  ++its.starts;
-  its.child = std::move(*child);
-  const auto watch =
-      loop_->Watch(its.child->descriptor(), os::EventLoop::Interest::kRead, [this, rank](os::Readiness) { OnEnd(rank); });
-  if (!watch.ok()) return EndJob(1, watch.status().ToString());
-  its.watch = *watch;
+  options.program = options_.program;
+  options.arguments = {"--task",
+                       std::to_string(node),
+                       std::to_string(listener_.port()),
+                       std::to_string(nodes_.size()),
+                       std::to_string(options_.ranks),
+                       std::to_string(options_.interval)};
+  options.arguments.insert(options.arguments.end(), options_.command.begin(), options_.command.end());
+  if (!nodes_[node].name.empty()) options.set = {{"KEDGE_NODE", nodes_[node].name}};
+  // Not among its words, which others may read.
+  options.input = secret_.ToHex() + "\n";
+  KEDGE_ASSIGN_OR_RETURN(nodes_[node].task, os::Child::Start(options));
+  KEDGE_ASSIGN_OR_RETURN(nodes_[node].watch, loop_->Watch(nodes_[node].task->descriptor(), os::EventLoop::Interest::kRead,
+                                                          [this, node](os::Readiness) { OnNodeEnd(node, "its task has ended"); }));
+  return Status::Ok();
 }
 
-void Launcher::OnEnd(uint32_t rank) {
-  const os::ChildEnd end = ranks_[rank].child->End();
-  if (board_.has_finished() || (end.signal == 0 && board_.header().relaunch == 0)) {
-    Forget(rank);
-    const int code = end.signal != 0 ? 128 + end.signal : end.exit_code;
-    if (board_.has_finished() && code != 0) Say(fmt::format("rank {} has ended with code {} after FMI_Finalize", rank, code));
-    OnExit(rank, code);
+void Launcher::Accept() {
+  auto socket = listener_.Accept();
+  if (!socket.ok() || !*socket) return;
+  // Who has ended is not needed any more.
+  std::erase_if(links_, [](const auto& link) { return link->has_ended(); });
+  // The events know the link by what is put here once it is there.
+  auto self = std::make_shared<ControlLink*>(nullptr);
+  auto link = ControlLink::Create(loop_.get(), Connection(std::move(**socket), secret_, kFmirun),
+                                  {[this, self] { OnOpened(*self); },
+                                   [this, self](const ControlMessage& message) { OnMessage(*self, message); },
+                                   [this, self](const Status& why) {
+                                     const size_t node = NodeOf(*self);
+                                     if (node == nodes_.size()) return;
+                                     nodes_[node].link = nullptr;
+                                     OnNodeEnd(node, why.message());
+                                   }});
+  if (!link.ok()) return;
+  *self = link->get();
+  links_.push_back(std::move(*link));
+}
+
+void Launcher::OnOpened(ControlLink* link) {
+  const uint32_t node = link->from();
+  if (node >= nodes_.size() || nodes_[node].link != nullptr || nodes_[node].is_dead) return;
+  nodes_[node].link = link;
+  const bool all = std::all_of(nodes_.begin(), nodes_.end(), [](const Node& one) { return one.link != nullptr || one.is_dead; });
+  if (!all || has_started_) return;
+  has_started_ = true;
+  TellState();
+  StartAll();
+}
+
+size_t Launcher::NodeOf(const ControlLink* link) const {
+  const auto found = std::find_if(nodes_.begin(), nodes_.end(), [&](const Node& node) { return node.link == link; });
+  return static_cast<size_t>(found - nodes_.begin());
+}
+
+void Launcher::OnMessage(const ControlLink* link, const ControlMessage& message) {
+  const size_t node = NodeOf(link);
+  if (has_ended_ || node == nodes_.size() || message.rank >= ranks_.size()) return;
+  if (message.kind == Kind::kShared) {
+    has_checkpoint_ = has_checkpoint_ || message.has_checkpoint != 0;
+    relaunch_ = relaunch_ || message.relaunch != 0;
+    // Checkpoints are counted on the board of rank 0, wherever that is.
+    if (message.progress > std::exchange(nodes_[node].progress, message.progress)) ++progress_;
     return;
   }
-  const pid_t process_id = ranks_[rank].child->process_id();
-  OnFailure(rank, end.signal == 0 ? fmt::format("rank {} cannot go on alone", rank)
-                                  : fmt::format("rank {} (process {}) was killed by signal {}", rank, process_id, end.signal));
+  // Of a former process of the rank: nothing any more.
+  Rank& its = ranks_[message.rank];
+  if (its.node != node || message.start != its.starts || !its.runs) return;
+  if (message.kind == Kind::kRow) OnRow(message);
+  if (message.kind == Kind::kEnded) OnEnd(message);
+}
+
+void Launcher::OnRow(const ControlMessage& message) {
+  ranks_[message.rank].row = message;
+  for (size_t node = 0; node < nodes_.size(); ++node) {
+    if (node != ranks_[message.rank].node && nodes_[node].link != nullptr) nodes_[node].link->Send(message);
+  }
+  if (message.epoch == epoch_) OnLost(message.rank, message.epoch);
+  if (!has_finished_ && Missing(Place{epoch_, Phase::kLeaving}, places()).empty()) {
+    has_finished_ = true;
+    TellState();
+  }
+}
+
+void Launcher::OnLost(uint32_t rank, uint32_t epoch) {
+  loop_->AddTimer(kDoubt, [this, rank, epoch] {
+    if (has_ended_ || has_finished_ || epoch_ != epoch) return;
+    OnFailure({}, fmt::format("rank {} has lost a connection", rank));
+  });
+}
+
+void Launcher::StartAll() {
+  std::vector<uint32_t> all;
+  for (uint32_t rank = 0; rank < ranks_.size(); ++rank) all.push_back(rank);
+  Start(all, /*joins=*/false);
+}
+
+void Launcher::Start(const std::vector<uint32_t>& ranks, bool joins) {
+  // All of them are known to be there before one of them looks who is.
+  for (const Kind kind : {Kind::kHere, Kind::kStart}) {
+    for (const uint32_t rank : ranks) {
+      Rank& its = ranks_[rank];
+      ControlMessage message;
+      message.kind = kind;
+      message.rank = rank;
+      message.joins = joins ? 1 : 0;
+      if (kind == Kind::kStart) {
+        message.start = ++its.starts;
+        its.runs = true;
+        its.row = ControlMessage();
+      }
+      if (nodes_[its.node].link != nullptr) nodes_[its.node].link->Send(message);
+    }
+  }
+}
+
+void Launcher::OnEnd(const ControlMessage& ended) {
+  const uint32_t rank = ended.rank;
+  ranks_[rank].runs = false;
+  if (has_finished_ || (ended.signal == 0 && !relaunch_)) {
+    const int code = ended.signal != 0 ? 128 + ended.signal : ended.exit_code;
+    if (has_finished_ && code != 0) Say(fmt::format("rank {} has ended with code {} after FMI_Finalize", rank, code));
+    return OnExit(rank, code);
+  }
+  OnFailure({rank}, ended.signal == 0
+                        ? fmt::format("rank {} cannot go on alone", rank)
+                        : fmt::format("rank {} (process {}) was killed by signal {}", rank, ended.process_id, ended.signal));
 }
 
 void Launcher::OnExit(uint32_t rank, int code) {
-  if (!board_.has_finished() && (code != 0 || HasBegun())) {
+  if (!has_finished_ && (code != 0 || HasBegun())) {
     return EndJob(code != 0 ? code : 1, fmt::format("rank {} has ended with code {} before FMI_Finalize", rank, code));
   }
   if (exit_code_ == 0) exit_code_ = code;
-  if (std::none_of(ranks_.begin(), ranks_.end(), [](const Rank& other) { return other.child.has_value(); })) {
+  if (std::none_of(ranks_.begin(), ranks_.end(), [](const Rank& other) { return other.runs; })) {
     has_ended_ = true;
     loop_->Stop();
   }
 }
 
-void Launcher::OnFailure(uint32_t rank, const std::string& what) {
-  const uint64_t progress = board_.header().progress;
-  failures_ = progress > progress_ ? 1 : failures_ + 1;
-  progress_ = progress;
+void Launcher::OnNodeEnd(size_t node, const std::string& why) {
+  Node& its = nodes_[node];
+  if (has_ended_ || std::exchange(its.is_dead, true)) return;
+  EndTask(&its);
+  std::string what = its.name.empty() ? fmt::format("the task of this node is gone: {}", why)
+                                      : fmt::format("node {} is gone: {}", its.name, why);
+  std::vector<uint32_t> ranks;
+  for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
+    if (ranks_[rank].node == node && ranks_[rank].runs) ranks.push_back(rank);
+  }
+  if (!has_started_) return EndJob(1, what);
+  if (ranks.empty()) return Say(what);
+  if (has_finished_) {
+    Say(what);
+    for (const uint32_t rank : ranks) {
+      ranks_[rank].runs = false;
+      OnExit(rank, 1);
+    }
+    return;
+  }
+  const auto is_free = [&](size_t candidate) {
+    return nodes_[candidate].link != nullptr && !nodes_[candidate].is_dead &&
+           std::none_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) { return rank.node == candidate; });
+  };
+  for (size_t spare = 0; spare < nodes_.size(); ++spare) {
+    if (!is_free(spare)) continue;
+    for (Rank& rank : ranks_) {
+      if (rank.node == node) rank.node = spare;
+    }
+    return OnFailure(ranks, fmt::format("{}; node {} takes rank {}", what, nodes_[spare].name, fmt::join(ranks, ", ")));
+  }
+  EndJob(1, fmt::format("{}, and no spare node is left for rank {}", what, fmt::join(ranks, ", ")));
+}
+
+void Launcher::OnFailure(const std::vector<uint32_t>& ranks, const std::string& what) {
+  failures_ = progress_ > progress_at_failure_ ? 1 : failures_ + 1;
+  progress_at_failure_ = progress_;
   if (failures_ > options_.failures_max) {
     Say(what);
     return EndJob(1, fmt::format("{} failures without a new checkpoint: something other than the machine fails", failures_));
   }
   is_interrupted_ = true;
   interrupted_ns_ = SystemClock().NowNs();
-  // The epoch changes before the dead process's id is given away: nobody reads another process's memory under it, and believes
-  // it.
-  if (!board_.BeginEpoch()) {
-    // All had made their last call.
-    Forget(rank);
-    return OnExit(rank, 1);
+  if (!relaunch_ && has_checkpoint_) {
+    BeginEpoch();
+    Say(what + (ranks.empty() ? "; all go back to the last checkpoint" : ranks.size() == 1 ? "; it is started again" : "; they are started again"));
+    return Start(ranks, /*joins=*/true);
   }
-  if (board_.header().relaunch == 0 && board_.header().has_checkpoint != 0) {
-    Forget(rank);
-    Say(what + "; it is started again");
-    return Start(rank, /*joins=*/true);
-  }
-  Say(what + (board_.header().has_checkpoint != 0 ? "" : " before the first checkpoint") + "; all ranks are started again");
+  Say(what + (has_checkpoint_ ? "" : " before the first checkpoint") + "; all ranks are started again");
   RelaunchAll();
 }
 
-void Launcher::Forget(uint32_t rank) {
-  Rank& its = ranks_[rank];
-  loop_->Unwatch(its.watch);
-  its.child->Reap();
-  its.child.reset();
-}
-
-void Launcher::KillAll() {
-  for (const Rank& rank : ranks_) {
-    if (rank.child) rank.child->Kill();
-  }
-  for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
-    if (ranks_[rank].child) Forget(rank);
-  }
-}
-
 void Launcher::RelaunchAll() {
-  KillAll();
-  // In an epoch in which none of the dead has said where it is.
-  KEDGE_CHECK(board_.BeginEpoch());
-  board_.header().relaunch = 0;
-  board_.header().has_checkpoint = 0;
+  ControlMessage message;
+  message.kind = Kind::kKillAll;
+  SendAll(message);
+  relaunch_ = false;
+  has_checkpoint_ = false;
+  BeginEpoch();
   StartAll();
 }
 
-bool Launcher::HasBegun() const {
-  const auto places = board_.places();
-  return std::any_of(places.begin(), places.end(), [](Place place) { return place.phase != Phase::kLaunched; });
+void Launcher::BeginEpoch() {
+  ++epoch_;
+  TellState();
 }
 
-bool Launcher::AnyHasEnded() const {
-  return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return !rank.child; });
+void Launcher::TellState() {
+  ControlMessage message;
+  message.kind = Kind::kState;
+  message.epoch = epoch_;
+  message.has_finished = has_finished_ ? 1 : 0;
+  message.has_checkpoint = has_checkpoint_ ? 1 : 0;
+  SendAll(message);
+}
+
+void Launcher::SendAll(const ControlMessage& message) {
+  for (const Node& node : nodes_) {
+    if (node.link != nullptr) node.link->Send(message);
+  }
+}
+
+std::vector<Place> Launcher::places() const {
+  std::vector<Place> all;
+  for (const Rank& rank : ranks_) all.push_back(Unpack(rank.row.place));
+  return all;
+}
+
+bool Launcher::HasBegun() const {
+  const auto all = places();
+  return std::any_of(all.begin(), all.end(), [](Place place) { return place.phase != Phase::kLaunched; });
 }
 
 void Launcher::Look() {
-  if (!HasBegun()) return;
-  if (AnyHasEnded() && !board_.has_finished())
-    return EndJob(1, "a rank has ended without FMI_Init, and others wait for it there");
   const Duration took(SystemClock().NowNs() - interrupted_ns_);
-  const auto places = board_.places();
-  const std::vector<uint32_t> behind = Missing(Place{board_.epoch(), Phase::kRunning}, places);
+  if (!has_started_) {
+    if (took < kTaskStartMax) return;
+    const auto mute = std::find_if(nodes_.begin(), nodes_.end(), [](const Node& node) { return node.link == nullptr; });
+    return EndJob(1, fmt::format("node {} does not answer", mute->name));
+  }
+  if (!HasBegun()) return;
+  if (!has_finished_ && std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return !rank.runs; }))
+    return EndJob(1, "a rank has ended without FMI_Init, and others wait for it there");
+  const std::vector<uint32_t> behind = Missing(Place{epoch_, Phase::kRunning}, places());
   if (behind.empty()) {
     is_interrupted_ = false;
-    if (board_.epoch() > 1) Say(fmt::format("all ranks run again after {}", FormatDuration(took)));
+    if (epoch_ > 1) Say(fmt::format("all ranks run again after {}", FormatDuration(took)));
   } else if (took > options_.timeout) {
-    const std::vector<uint32_t> absent = Missing(Place{board_.epoch(), Phase::kBootstrapping}, places);
-    EndJob(1, fmt::format("{} after the {}, rank {} {}", FormatDuration(took), board_.epoch() > 1 ? "failure" : "start",
+    const std::vector<uint32_t> absent = Missing(Place{epoch_, Phase::kBootstrapping}, places());
+    EndJob(1, fmt::format("{} after the {}, rank {} {}", FormatDuration(took), epoch_ > 1 ? "failure" : "start",
                           fmt::join(absent.empty() ? behind : absent, ", "),
                           absent.empty() ? "cannot go on" : "has not come to where all go on together"));
   }
@@ -186,8 +333,20 @@ void Launcher::EndJob(int code, const std::string& why) {
   has_ended_ = true;
   exit_code_ = code;
   Say(why);
-  KillAll();
   loop_->Stop();
+}
+
+void Launcher::EndTasks() {
+  links_.clear();
+  for (Node& node : nodes_) EndTask(&node);
+}
+
+void Launcher::EndTask(Node* node) {
+  if (!node->task) return;
+  loop_->Unwatch(node->watch);
+  node->task->Kill();
+  node->task->Reap();
+  node->task.reset();
 }
 
 }  // namespace kedge::fmi

@@ -1,26 +1,37 @@
 // fmirun: the program.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <iostream>
 #include <string>
 #include <vector>
 
+#include "fmi/board.h"
 #include "fmi/launcher.h"
+#include "fmi/task.h"
 #include "kedge/kedge.h"
 #include "os/events/event_fd.h"
+#include "os/process/process.h"
 #include "os/process/signals.h"
+#include "os/sockets/tcp_socket.h"
 
 namespace kedge::fmi {
 namespace {
 
+constexpr uint32_t kNodesMax = 4096;
+constexpr uint32_t kIntervalMax = 1'000'000'000;
+
 constexpr char kUsage[] =
     R"(usage: fmirun -n RANKS [OPTION]... PROGRAM [ARGUMENT]...
 
-Runs an FMI program (kedge/fmi.h) with so many ranks on this node. A rank that is killed is started again while the
-others live; FMI_Loop brings all of them back to their last checkpoint.
+Runs an FMI program (kedge/fmi.h) with so many ranks. A rank that is killed is started again while the others live, and a
+spare node takes the ranks of one that is lost; FMI_Loop brings all of them back to their last checkpoint.
 
   -n, --ranks RANKS    1 to 256
+  --virtual LIST       n1,n2,...: virtual nodes on this machine, over which the ranks are spread (this node alone)
+  --spares COUNT       so many of them, the last ones, have no ranks until another one is lost (0)
   --interval STEPS     a checkpoint at every so many calls of FMI_Loop (1)
   --failures COUNT     so many in a row without a new checkpoint are survived (10)
   --timeout TIME       ends the job when ranks have not come to FMI_Loop so long after a failure (10min)
@@ -43,13 +54,30 @@ Result<uint32_t> ParseNumber(const std::string& option, const std::string& text,
   return Status(Code::kInvalidArgument, fmt::format("{} needs a number from {} to {}, not \"{}\"", option, least, most, text));
 }
 
+Result<std::vector<std::string>> ParseNames(const std::string& option, const std::string& text) {
+  std::vector<std::string> names;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    names.push_back(text.substr(begin, end - begin));
+    if (names.back().empty() || std::count(names.begin(), names.end(), names.back()) > 1) {
+      return Status(Code::kInvalidArgument, fmt::format("{} needs different names with commas between them, not \"{}\"", option, text));
+    }
+    begin = end + 1;
+  }
+  return names;
+}
+
 Status ParseOption(const std::string& word, const std::string& value, LaunchOptions* options) {
   if (word == "-n" || word == "--ranks") {
     KEDGE_ASSIGN_OR_RETURN(options->ranks, ParseNumber(word, value, 1, kRanksMax));
   } else if (word == "--interval") {
-    KEDGE_ASSIGN_OR_RETURN(options->interval, ParseNumber(word, value, 1, 1'000'000'000));
+    KEDGE_ASSIGN_OR_RETURN(options->interval, ParseNumber(word, value, 1, kIntervalMax));
   } else if (word == "--failures") {
     KEDGE_ASSIGN_OR_RETURN(options->failures_max, ParseNumber(word, value, 0, 1'000'000));
+  } else if (word == "--virtual") {
+    KEDGE_ASSIGN_OR_RETURN(options->nodes, ParseNames(word, value));
+  } else if (word == "--spares") {
+    KEDGE_ASSIGN_OR_RETURN(options->spares, ParseNumber(word, value, 0, kNodesMax));
   } else if (word == "--timeout") {
     KEDGE_ASSIGN_OR_RETURN(options->timeout, ParseDuration(value));
   } else {
@@ -61,6 +89,9 @@ Status ParseOption(const std::string& word, const std::string& value, LaunchOpti
 int Launch(LaunchOptions options) {
   auto stop = os::EventFd::Create();
   if (!stop.ok()) return Fail(stop.status().ToString());
+  auto folder = os::ProgramFolder();
+  if (!folder.ok()) return Fail(folder.status().ToString());
+  options.program = *folder + "/fmirun";
   auto launcher = Launcher::Create(std::move(options));
   if (!launcher.ok()) return Fail(launcher.status().ToString());
   static os::EventFd* stopping = nullptr;
@@ -71,7 +102,28 @@ int Launch(LaunchOptions options) {
   return code;
 }
 
+// What fmirun starts on each node: fmirun --task NODE PORT NODES RANKS INTERVAL PROGRAM [ARGUMENT]..., with the secret on its input.
+int RunTask(const std::vector<std::string>& words) {
+  TaskOptions options;
+  const auto number = [&](size_t index, uint32_t most) { return ParseNumber("--task", words[index], 0, most).value(); };
+  if (words.size() < 7) return Fail("--task is for fmirun itself");
+  options.node = number(1, kNodesMax);
+  options.fmirun = {os::kLoopback, static_cast<uint16_t>(number(2, UINT16_MAX))};
+  options.is_alone = number(3, kNodesMax) == 1;
+  options.ranks = number(4, kRanksMax);
+  options.interval = number(5, kIntervalMax);
+  options.command.assign(words.begin() + 6, words.end());
+  std::string secret;
+  std::getline(std::cin, secret);
+  options.secret = net::Secret::FromHex(secret).value();
+  auto task = Task::Create(std::move(options));
+  if (!task.ok()) return Fail(task.status().ToString());
+  const Status ran = (*task)->Run();
+  return ran.ok() ? 0 : Fail(ran.ToString());
+}
+
 int Main(const std::vector<std::string>& words) {
+  if (!words.empty() && words.front() == "--task") return RunTask(words);
   LaunchOptions options;
   size_t next = 0;
   bool has_ranks = false;
@@ -86,6 +138,11 @@ int Main(const std::vector<std::string>& words) {
     const Status parsed = ParseOption(word, words[next + 1], &options);
     if (!parsed.ok()) return Fail(parsed.message());
     has_ranks = has_ranks || word == "-n" || word == "--ranks";
+  }
+  const size_t nodes = std::max<size_t>(1, options.nodes.size());
+  if (options.spares >= nodes || options.ranks < nodes - options.spares) {
+    return Fail(fmt::format("{} nodes, {} of them spares, are too {} for {} ranks", nodes, options.spares,
+                            options.spares >= nodes ? "few" : "many", options.ranks));
   }
   options.command.assign(words.begin() + static_cast<std::ptrdiff_t>(next), words.end());
   if (options.command.empty() || !has_ranks) return Fail("-n RANKS and a program are needed; see --help");

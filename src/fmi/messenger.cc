@@ -19,7 +19,8 @@ Status Failed() {
 
 }  // namespace
 
-Messenger::Messenger(Board* board, uint32_t rank) : board_(board), rank_(rank), pending_(board->ranks()) {
+Messenger::Messenger(Board* board, uint32_t rank)
+    : board_(board), rank_(rank), peers_(board, rank, this), pending_(board->ranks()) {
   for (uint32_t other = 0; other < board->ranks(); ++other) {
     writers_.emplace_back(board->ring(rank, other));
     readers_.emplace_back(board->ring(other, rank));
@@ -28,6 +29,11 @@ Messenger::Messenger(Board* board, uint32_t rank) : board_(board), rank_(rank), 
 
 void Messenger::Adopt(uint32_t epoch) {
   epoch_ = epoch;
+  peers_.Adopt(epoch);
+  siblings_.clear();
+  for (uint32_t rank = 0; rank < ranks(); ++rank) {
+    if (board_->is_here(rank)) siblings_.push_back(rank);
+  }
   requests_.clear();
   free_.clear();
   posted_.clear();
@@ -60,7 +66,9 @@ bool Messenger::Takes(const Request& request, uint32_t source, const MessageHead
 }
 
 bool Messenger::HasLeft(const Request& request) const {
-  const auto has_left = [&](uint32_t rank) { return board_->place(rank) == Place{epoch_, Phase::kLeaving}; };
+  const auto has_left = [&](uint32_t rank) {
+    return board_->is_here(rank) ? board_->place(rank) == Place{epoch_, Phase::kLeaving} : peers_.HasLeft(rank);
+  };
   if (request.peer != kAnySource) return has_left(static_cast<uint32_t>(request.peer));
   for (uint32_t rank = 0; rank < ranks(); ++rank) {
     if (rank != rank_ && !has_left(rank)) return false;
@@ -88,6 +96,8 @@ RequestId Messenger::BeginSend(Context context, uint32_t to, int tag, const void
   } else {
     message.head.kind = MessageKind::kOffer;
     message.head.address = reinterpret_cast<uint64_t>(data);
+    request.data = const_cast<void*>(data);
+    request.bytes = bytes;
   }
   Post(to, message);
   return IdOf(index);
@@ -125,7 +135,7 @@ Status Messenger::Wait(RequestId id, Received* received) {
   Request* request = Find(id);
   if (request == nullptr) return Status(Code::kInvalidArgument, "there is no such request");
   bool never_comes = false;
-  board_->Await(rank_, [&] {
+  Await([&] {
     // Looked at before the rings: what it has sent is in them by then.
     const bool has_left = HasLeft(*request);
     if (!request->is_complete) Poll();
@@ -155,7 +165,8 @@ Status Messenger::Receive(Context context, int from, int tag, void* data, uint64
 }
 
 void Messenger::Poll() {
-  for (uint32_t source = 0; source < ranks(); ++source) PollFrom(source);
+  for (const uint32_t source : siblings_) PollFrom(source);
+  peers_.Poll();
   if (pending_count_ > 0) WritePending();
 }
 
@@ -165,7 +176,7 @@ void Messenger::PollFrom(uint32_t source) {
   bool has_read = false;
   while (const MessageHead* head = readers_[source].Front(&data, &is_nonsense)) {
     // Of a former epoch: dropped.
-    if (head->epoch == epoch_) Handle(source, *head, data);
+    if (head->epoch == epoch_) OnMessage(source, *head, data);
     readers_[source].Pop();
     has_read = true;
   }
@@ -173,11 +184,22 @@ void Messenger::PollFrom(uint32_t source) {
   if (has_read && readers_[source].TakeWriterWaits()) board_->Ring(source);
 }
 
-void Messenger::Handle(uint32_t source, const MessageHead& head, const std::byte* data) {
+void Messenger::OnMessage(uint32_t source, const MessageHead& head, const std::byte* data) {
   if (head.kind == MessageKind::kTaken) {
     KEDGE_CHECK(head.request < requests_.size());
     requests_[head.request].is_complete = true;
     return;
+  }
+  if (head.kind == MessageKind::kWanted) {
+    KEDGE_CHECK(head.request < requests_.size());
+    Pending data_message;
+    data_message.head.kind = MessageKind::kData;
+    data_message.head.epoch = epoch_;
+    data_message.head.request = head.address;
+    data_message.head.bytes = requests_[head.request].bytes;
+    data_message.data = requests_[head.request].data;
+    data_message.request = static_cast<int64_t>(head.request);
+    return Post(source, data_message);
   }
   const auto found =
       std::find_if(posted_.begin(), posted_.end(), [&](uint32_t index) { return Takes(requests_[index], source, head); });
@@ -190,6 +212,15 @@ void Messenger::Handle(uint32_t source, const MessageHead& head, const std::byte
   Deliver(index, source, head, data);
 }
 
+std::byte* Messenger::PlaceOf(const MessageHead& head) {
+  KEDGE_CHECK(head.request < requests_.size() && head.bytes == requests_[head.request].received.bytes);
+  return static_cast<std::byte*>(requests_[head.request].data);
+}
+
+void Messenger::OnData(const MessageHead& head) {
+  requests_[head.request].is_complete = true;
+}
+
 void Messenger::Deliver(uint32_t index, uint32_t source, const MessageHead& head, const void* data) {
   Request& request = requests_[index];
   request.received = {static_cast<int>(source), head.tag, head.bytes};
@@ -199,6 +230,13 @@ void Messenger::Deliver(uint32_t index, uint32_t source, const MessageHead& head
                                             head.bytes, source, head.tag, request.bytes));
   } else if (head.kind == MessageKind::kEager) {
     if (head.bytes_in_ring > 0) std::memcpy(request.data, data, head.bytes_in_ring);
+  } else if (!board_->is_here(source)) {
+    Pending wanted;
+    wanted.head.kind = MessageKind::kWanted;
+    wanted.head.epoch = epoch_;
+    wanted.head.request = head.request;
+    wanted.head.address = index;
+    return Post(source, wanted);
   } else if (!Pull(&request, source, head)) {
     return;
   }
@@ -226,6 +264,11 @@ void Messenger::Post(uint32_t to, const Pending& message) {
 }
 
 bool Messenger::Write(uint32_t to, const Pending& message) {
+  if (!board_->is_here(to)) {
+    const bool has_data = message.head.kind == MessageKind::kEager || message.head.kind == MessageKind::kData;
+    bool* sent = message.request >= 0 ? &requests_[static_cast<size_t>(message.request)].is_complete : nullptr;
+    return peers_.Send(to, message.head, message.data, has_data ? message.head.bytes : 0, sent);
+  }
   if (!writers_[to].Write(message.head, message.data)) return false;
   if (message.request >= 0) requests_[static_cast<size_t>(message.request)].is_complete = true;
   board_->Ring(to);

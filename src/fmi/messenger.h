@@ -1,7 +1,8 @@
-// Messages between the ranks of one node: matching, requests, progress.
+// Messages between ranks: matching, requests, progress.
 //
-// Small messages are copied through the ring of the pair (eager); of longer ones only an offer goes through it, and the receiver
-// reads them from the sender's memory. Everything happens in calls of the rank itself: it has no other thread, so that after a
+// On one node small messages are copied through the ring of the pair (eager); of longer ones only an offer goes through it, and
+// the receiver reads them from the sender's memory. Between nodes all goes over a connection; long ones only when the receiver
+// has asked for them, so that they go from the sender's memory to where they belong. Everything happens in calls of the rank itself: it has no other thread, so that after a
 // call has returned nothing touches its memory but others' reads of what it has offered.
 //
 // All belongs to one epoch. Once the job's epoch is a newer one, every call returns kUnavailable until Adopt, messages of former
@@ -17,6 +18,7 @@
 
 #include "base/status.h"
 #include "fmi/board.h"
+#include "fmi/peers.h"
 
 namespace kedge::fmi {
 
@@ -35,10 +37,14 @@ struct Received {
 // Of one epoch; 0 is none.
 using RequestId = int64_t;
 
-class Messenger {
+class Messenger final : private MessageSink {
  public:
   // The board must outlive it.
   Messenger(Board* board, uint32_t rank);
+  Messenger(const Messenger&) = delete;
+  Messenger& operator=(const Messenger&) = delete;
+  // For ranks of other nodes.
+  Status Listen() { return peers_.Listen(); }
 
   uint32_t rank() const { return rank_; }
   uint32_t ranks() const { return board_->ranks(); }
@@ -61,6 +67,16 @@ class Messenger {
   Status Send(Context context, uint32_t to, int tag, const void* data, uint64_t bytes);
   Status Receive(Context context, int from, int tag, void* data, uint64_t bytes_max, Received* received = nullptr);
 
+  // All has been sent. Then until `ready()` holds, while others may be sending yet.
+  template <typename Ready>
+  void Leave(Ready ready) {
+    peers_.Leave();
+    Await([&] {
+      Poll();
+      return ready();
+    });
+  }
+
  private:
   struct Request {
     bool is_free = false;
@@ -80,7 +96,7 @@ class Messenger {
     MessageHead head;
     std::vector<std::byte> data;
   };
-  // What has found no room in a ring. The data stay where they are; `request` (-1: none) is complete once they are in the ring.
+  // What has found no room in a ring, or no connection yet. The data stay where they are; `request` (-1: none) is complete once they are in the ring.
   struct Pending {
     MessageHead head;
     const void* data = nullptr;
@@ -99,7 +115,13 @@ class Messenger {
 
   void Poll();
   void PollFrom(uint32_t source);
-  void Handle(uint32_t source, const MessageHead& head, const std::byte* data);
+  template <typename Ready>
+  void Await(Ready ready) {
+    board_->Await(rank_, ready, [this] { peers_.Sleep(); });
+  }
+  void OnMessage(uint32_t source, const MessageHead& head, const std::byte* data) override;
+  std::byte* PlaceOf(const MessageHead& head) override;
+  void OnData(const MessageHead& head) override;
   void Deliver(uint32_t index, uint32_t source, const MessageHead& head, const void* data);
   // The message's bytes from its sender's memory. False: the sender has died.
   bool Pull(Request* request, uint32_t source, const MessageHead& head);
@@ -110,6 +132,8 @@ class Messenger {
   Board* board_;
   const uint32_t rank_;
   uint32_t epoch_ = 0;
+  Peers peers_;
+  std::vector<uint32_t> siblings_;  // the ranks of this node, as it was when the epoch was adopted
   std::vector<RingWriter> writers_;
   std::vector<RingReader> readers_;
   std::deque<Request> requests_;

@@ -122,7 +122,7 @@ TEST_F(Pair, DropsMessagesOfFormerEpochs) {
   ASSERT_TRUE(Give(one, 1, 1, "old").ok());
   const std::string old_and_long(kLong, 'x');
   one.BeginSend(kHere, 1, 1, old_and_long.data(), old_and_long.size());
-  ASSERT_TRUE(board.BeginEpoch());
+  board.SetEpoch(board.epoch() + 1, false);
   two.Adopt(2);
   one.Adopt(2);
   ASSERT_TRUE(Give(one, 1, 1, "new").ok());
@@ -133,7 +133,7 @@ TEST_F(Pair, DropsWhatHadArrivedAndNobodyHadAskedFor) {
   ASSERT_TRUE(Give(one, 1, 1, "old").ok());
   ASSERT_TRUE(Give(one, 1, 2, "asked for").ok());
   EXPECT_EQ(Take(two, 0, 2), "asked for");
-  ASSERT_TRUE(board.BeginEpoch());
+  board.SetEpoch(board.epoch() + 1, false);
   two.Adopt(2);
   one.Adopt(2);
   ASSERT_TRUE(Give(one, 1, 1, "new").ok());
@@ -144,7 +144,7 @@ TEST_F(Pair, FailsEveryCallAfterAFailureUntilItAdoptsTheNextEpoch) {
   char byte = 0;
   const RequestId receive = two.BeginReceive(kHere, 0, 1, &byte, 1);
   ASSERT_TRUE(Give(one, 1, 1, "x").ok());
-  ASSERT_TRUE(board.BeginEpoch());
+  board.SetEpoch(board.epoch() + 1, false);
   EXPECT_TRUE(two.is_broken());
   EXPECT_TRUE(two.IsComplete(receive));
   EXPECT_EQ(two.Wait(receive).code(), Code::kUnavailable);
@@ -160,7 +160,7 @@ TEST_F(Pair, FailsEveryCallAfterAFailureUntilItAdoptsTheNextEpoch) {
 TEST_F(Pair, WakesWhoSleepsWhenThereIsAFailure) {
   std::thread failing([&] {
     while (board.row(1).sleeps.load() == 0) std::this_thread::yield();
-    board.BeginEpoch();
+    board.SetEpoch(board.epoch() + 1, false);
   });
   char byte = 0;
   EXPECT_EQ(two.Receive(kHere, 0, 1, &byte, 1).code(), Code::kUnavailable);
@@ -187,7 +187,7 @@ TEST_F(Pair, TakesNothingThatMayHaveChangedAfterAFailure) {
       const auto end = std::chrono::steady_clock::now() + delay;
       while (std::chrono::steady_clock::now() < end) {
       }
-      board.BeginEpoch();
+      board.SetEpoch(board.epoch() + 1, false);
       sent.assign(kBytes, 'b');
     });
     while (!watches) std::this_thread::yield();

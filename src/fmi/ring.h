@@ -19,6 +19,10 @@ enum class MessageKind : uint16_t {
   kEager,  // the bytes follow
   kOffer,  // the bytes are to be read from the sender's memory, at `address`
   kTaken,  // they have been: `request` is complete
+  // Between nodes, where no memory is read:
+  kWanted,  // the bytes that were offered are to be sent, to the receiver's request `address`
+  kData,    // these, for `request`
+  kLeft,    // the sender has called FMI_Finalize
 };
 
 struct MessageHead {

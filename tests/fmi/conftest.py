@@ -40,6 +40,12 @@ def armed(program: list[str], kills: dict[tuple[int, int], str]) -> list[str]:
     return ["sh", "-c", f'case $FMI_RANK.$FMI_RESPAWNS in {cases} esac; exec {shlex.join(program)}']
 
 
+def children(pid: int) -> list[int]:
+    with suppress(OSError):
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
+
+
 @dataclass
 class Job:
     """fmirun, and the ranks below it."""
@@ -51,13 +57,17 @@ class Job:
     def rank_pids(self) -> dict[int, int]:
         """The processes of the ranks that run now."""
         found = {}
-        with suppress(OSError):
-            for word in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split():
+        for task in self.task_pids():
+            for pid in children(task):
                 with suppress(OSError):
-                    variables = (Path("/proc") / word / "environ").read_bytes().split(b"\0")
+                    variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
                     ranks = [int(one.split(b"=")[1]) for one in variables if one.startswith(b"FMI_RANK=")]
-                    found.update(dict.fromkeys(ranks, int(word)))
+                    found.update(dict.fromkeys(ranks, pid))
         return found
+
+    def task_pids(self) -> list[int]:
+        """The tasks of the nodes that run now."""
+        return children(self.process.pid)
 
     def kill(self, *ranks: int) -> None:
         """SIGKILL, of all at once as far as that goes; who has ended is left alone."""

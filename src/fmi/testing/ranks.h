@@ -15,7 +15,11 @@ namespace kedge::fmi::testing {
 inline Board NewBoard(uint32_t ranks) {
   auto board = Board::Create(ranks);
   KEDGE_CHECK(board.ok());
-  for (uint32_t rank = 0; rank < ranks; ++rank) board->row(rank).process_id = os::ThisProcess();
+  board->SetEpoch(1, /*has_finished=*/false);
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    board->row(rank).process_id = os::ThisProcess();
+    board->row(rank).is_here = 1;
+  }
   return std::move(*board);
 }
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 
 #include "os/process/exec_words.h"
 
@@ -19,8 +20,8 @@ namespace kedge::os {
 namespace {
 
 // In the child, which has one thread, and tells a failure through `report`.
-[[noreturn]] void Become(const char* program, char* const* arguments, char* const* environment, int descriptor, pid_t parent,
-                         int report) {
+[[noreturn]] void Become(const char* program, char* const* arguments, char* const* environment, const ChildOptions& options,
+                         int input, pid_t parent, int report) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   // It may have died before.
   if (getppid() != parent) _exit(127);
@@ -28,11 +29,23 @@ namespace {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  if (descriptor >= 0) fcntl(descriptor, F_SETFD, 0);
+  for (const int descriptor : options.descriptors) fcntl(descriptor, F_SETFD, 0);
+  if (input >= 0) dup2(input, STDIN_FILENO);
   execvpe(program, arguments, environment);
   const int error = errno;
   (void)!write(report, &error, sizeof error);
   _exit(127);
+}
+
+// To be read from, until its end.
+Result<UniqueFd> PipeWith(const std::string& text) {
+  KEDGE_CHECK(text.size() <= PIPE_BUF);
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return Status::FromErrno(errno, "pipe");
+  UniqueFd reads(ends[0]);
+  const UniqueFd writes(ends[1]);
+  if (write(writes.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) return Status::FromErrno(errno, "write");
+  return reads;
 }
 
 }  // namespace
@@ -47,12 +60,15 @@ Result<Child> Child::Start(const ChildOptions& options) {
   if (pipe2(ends, O_CLOEXEC) != 0) return Status::FromErrno(errno, "pipe");
   const UniqueFd reads(ends[0]);
   UniqueFd writes(ends[1]);
+  UniqueFd input;
+  if (options.input) {
+    KEDGE_ASSIGN_OR_RETURN(input, PipeWith(*options.input));
+  }
   const pid_t parent = getpid();
   const pid_t process_id = fork();
   if (process_id < 0) return Status::FromErrno(errno, "fork");
   if (process_id == 0) {
-    Become(options.program.c_str(), argument_pointers.data(), environment_pointers.data(), options.descriptor, parent,
-           writes.get());
+    Become(options.program.c_str(), argument_pointers.data(), environment_pointers.data(), options, input.get(), parent, writes.get());
   }
   writes.Reset();
   // It is not waited for yet, so that the id is its own.

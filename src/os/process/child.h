@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,7 +17,9 @@ struct ChildOptions {
   std::string program;                                   // a path, or a name found on PATH
   std::vector<std::string> arguments;                    // without the program's name
   std::vector<std::pair<std::string, std::string>> set;  // environment variables, besides this process's
-  int descriptor = -1;                                   // stays open in the child, under the same number; -1: none
+  std::vector<int> descriptors;                          // stay open in the child, under the same numbers
+  // All that it reads from its standard input, at most 4096 bytes; nothing: it has this process's.
+  std::optional<std::string> input;
 };
 
 struct ChildEnd {

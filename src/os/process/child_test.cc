@@ -51,7 +51,7 @@ TEST(Child, ShowsItsEndByItsDescriptor) {
   child->Kill();
 }
 
-TEST(Child, HasTheEnvironmentAndOneDescriptor) {
+TEST(Child, HasTheEnvironmentAndDescriptors) {
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
   const UniqueFd reads(ends[0]);
@@ -59,7 +59,7 @@ TEST(Child, HasTheEnvironmentAndOneDescriptor) {
   ASSERT_EQ(setenv("KEDGE_CHILD_TEST", "former", 1), 0);
   ChildOptions options = Shell("test \"$KEDGE_CHILD_TEST\" = new && test -n \"$PATH\" && echo said >&$DESCRIPTOR");
   options.set = {{"KEDGE_CHILD_TEST", "new"}, {"DESCRIPTOR", std::to_string(writes.get())}};
-  options.descriptor = writes.get();
+  options.descriptors = {writes.get()};
   const auto child = Child::Start(options);
   ASSERT_TRUE(child.ok());
   EXPECT_EQ(EndOf(*child).exit_code, 0);
@@ -68,8 +68,16 @@ TEST(Child, HasTheEnvironmentAndOneDescriptor) {
   unsetenv("KEDGE_CHILD_TEST");
 }
 
+TEST(Child, ReadsTheInputThatItIsGiven) {
+  ChildOptions options = Shell("read word && test \"$word\" = word && ! read word");
+  options.input = "word\n";
+  const auto child = Child::Start(options);
+  ASSERT_TRUE(child.ok());
+  EXPECT_EQ(EndOf(*child).exit_code, 0);
+}
+
 TEST(Child, NamesAProgramThatIsNotThere) {
-  const auto child = Child::Start({"/nowhere/program", {}, {}, -1});
+  const auto child = Child::Start({"/nowhere/program", {}, {}, {}, {}});
   ASSERT_EQ(child.status().code(), Code::kNotFound);
   EXPECT_NE(child.status().message().find("/nowhere/program"), std::string::npos);
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a child is left over";

@@ -1,0 +1,182 @@
+#include "fmi/connection.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace kedge::fmi {
+namespace {
+
+constexpr uint64_t kConnectionMagic = 0x3130'434d'4645'444b;  // KDEFMC01: changes with what is sent
+
+struct Hello {
+  uint64_t magic = kConnectionMagic;
+  Speakers speakers;
+  uint32_t unused = 0;
+  net::Nonce nonce{};
+  net::Digest proof{};
+};
+struct Answer {
+  net::Nonce nonce{};
+  net::Digest proof{};
+};
+struct Confirmation {
+  net::Digest proof{};
+};
+static_assert(sizeof(Hello) <= Connection::kHeadBytesMax);
+
+Status NotOfTheJob() {
+  return Status(Code::kPermission, "the other side has not proved the secret of the job");
+}
+
+template <typename Message>
+Message As(const std::byte* bytes) {
+  Message message;
+  std::memcpy(&message, bytes, sizeof message);
+  return message;
+}
+
+}  // namespace
+
+Connection::Connection(os::TcpSocket socket, const net::Secret& secret, Speakers speakers)
+    : socket_(std::move(socket)), secret_(secret), speakers_(speakers), stage_(Stage::kAnswer), own_nonce_(net::GenerateNonce()),
+      initiator_nonce_(own_nonce_), buffer_(kBufferBytes) {
+  Hello hello;
+  hello.speakers = speakers_;
+  hello.nonce = own_nonce_;
+  hello.proof = Proof(net::ProofOf::kHello);
+  Unsent message{};
+  std::memcpy(message.head.data(), &hello, sizeof hello);
+  message.head_bytes = sizeof hello;
+  unsent_.push_back(message);
+}
+
+Connection::Connection(os::TcpSocket socket, const net::Secret& secret, uint32_t to)
+    : socket_(std::move(socket)), secret_(secret), speakers_{0, 0, to}, stage_(Stage::kHello), own_nonce_(net::GenerateNonce()),
+      buffer_(kBufferBytes) {}
+
+net::Digest Connection::Proof(net::ProofOf who) const {
+  const std::string from = std::to_string(speakers_.from);
+  const std::string to = std::to_string(speakers_.to);
+  net::Transcript transcript;
+  transcript.protocol = kConnectionMagic >> 32;
+  transcript.job = "fmi";
+  transcript.attempt = speakers_.epoch;
+  transcript.initiator = from;
+  transcript.responder = to;
+  transcript.initiator_nonce = initiator_nonce_;
+  transcript.responder_nonce = responder_nonce_;
+  return net::Prove(secret_, transcript, who);
+}
+
+Status Connection::Advance() {
+  KEDGE_RETURN_IF_ERROR(Flush());
+  if (stage_ == Stage::kHello) KEDGE_RETURN_IF_ERROR(TakeHello());
+  if (stage_ == Stage::kAnswer) KEDGE_RETURN_IF_ERROR(TakeAnswer());
+  if (stage_ == Stage::kConfirm) KEDGE_RETURN_IF_ERROR(TakeConfirmation());
+  return Status::Ok();
+}
+
+Status Connection::TakeHello() {
+  KEDGE_ASSIGN_OR_RETURN(const std::byte* bytes, Peek(sizeof(Hello)));
+  if (bytes == nullptr) return Status::Ok();
+  const auto hello = As<Hello>(bytes);
+  Skip(sizeof hello);
+  if (hello.magic != kConnectionMagic || hello.speakers.to != speakers_.to) return NotOfTheJob();
+  speakers_ = hello.speakers;
+  initiator_nonce_ = hello.nonce;
+  if (!net::SameDigest(hello.proof, Proof(net::ProofOf::kHello))) return NotOfTheJob();
+  stage_ = Stage::kNamed;
+  return Status::Ok();
+}
+
+Status Connection::LetIn() {
+  responder_nonce_ = own_nonce_;
+  const Answer answer{own_nonce_, Proof(net::ProofOf::kResponder)};
+  stage_ = Stage::kConfirm;
+  return Send(&answer, sizeof answer);
+}
+
+Status Connection::TakeAnswer() {
+  KEDGE_ASSIGN_OR_RETURN(const std::byte* bytes, Peek(sizeof(Answer)));
+  if (bytes == nullptr) return Status::Ok();
+  const auto answer = As<Answer>(bytes);
+  Skip(sizeof answer);
+  responder_nonce_ = answer.nonce;
+  if (!net::SameDigest(answer.proof, Proof(net::ProofOf::kResponder))) return NotOfTheJob();
+  const Confirmation confirmation{Proof(net::ProofOf::kInitiator)};
+  stage_ = Stage::kOpen;
+  return Send(&confirmation, sizeof confirmation);
+}
+
+Status Connection::TakeConfirmation() {
+  KEDGE_ASSIGN_OR_RETURN(const std::byte* bytes, Peek(sizeof(Confirmation)));
+  if (bytes == nullptr) return Status::Ok();
+  const auto confirmation = As<Confirmation>(bytes);
+  Skip(sizeof confirmation);
+  if (!net::SameDigest(confirmation.proof, Proof(net::ProofOf::kInitiator))) return NotOfTheJob();
+  stage_ = Stage::kOpen;
+  return Status::Ok();
+}
+
+Status Connection::Send(const void* head, size_t head_bytes, const void* data, uint64_t bytes, bool* sent) {
+  KEDGE_CHECK(head_bytes <= kHeadBytesMax);
+  Unsent message{};
+  std::memcpy(message.head.data(), head, head_bytes);
+  message.head_bytes = head_bytes;
+  message.data = static_cast<const std::byte*>(data);
+  message.bytes = bytes;
+  message.sent = sent;
+  if (unsent_.empty()) {
+    KEDGE_RETURN_IF_ERROR(Try(&message));
+    if (message.done == message.head_bytes + message.bytes) return Status::Ok();
+  }
+  unsent_.push_back(message);
+  return Status::Ok();
+}
+
+Status Connection::Try(Unsent* message) {
+  const uint64_t all = message->head_bytes + message->bytes;
+  while (message->done < all) {
+    const size_t of_head = std::min<uint64_t>(message->done, message->head_bytes);
+    const uint64_t of_data = message->done - of_head;
+    KEDGE_ASSIGN_OR_RETURN(const size_t taken, socket_.Send({message->head.data() + of_head, message->head_bytes - of_head},
+                                                            {message->data + of_data, message->bytes - of_data}));
+    if (taken == 0) return Status::Ok();
+    message->done += taken;
+  }
+  if (message->sent != nullptr) *message->sent = true;
+  return Status::Ok();
+}
+
+Status Connection::Flush() {
+  while (!unsent_.empty()) {
+    Unsent& first = unsent_.front();
+    KEDGE_RETURN_IF_ERROR(Try(&first));
+    if (first.done < first.head_bytes + first.bytes) return Status::Ok();
+    unsent_.pop_front();
+  }
+  return Status::Ok();
+}
+
+Result<const std::byte*> Connection::Peek(size_t bytes) {
+  KEDGE_CHECK(bytes <= kBufferBytes);
+  if (end_ - begin_ < bytes) {
+    if (begin_ > 0) {
+      std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+      end_ -= std::exchange(begin_, 0);
+    }
+    KEDGE_ASSIGN_OR_RETURN(const size_t got, socket_.Receive(buffer_.data() + end_, buffer_.size() - end_));
+    end_ += got;
+  }
+  return end_ - begin_ < bytes ? nullptr : buffer_.data() + begin_;
+}
+
+Result<size_t> Connection::Read(void* data, size_t bytes) {
+  if (begin_ == end_) return socket_.Receive(data, bytes);
+  const size_t some = std::min(bytes, end_ - begin_);
+  std::memcpy(data, buffer_.data() + begin_, some);
+  begin_ += some;
+  return some;
+}
+
+}  // namespace kedge::fmi
