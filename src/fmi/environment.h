@@ -14,8 +14,6 @@ constexpr char kBoardVariable[] = "FMI_BOARD";  // the descriptor of the board
 
 // Of a rank that has asked for all to be started again (BoardHeader::relaunch).
 constexpr int kRelaunchExitCode = 75;
-// Of a rank whose program could not be started.
-constexpr int kNotStartedExitCode = 127;
 
 inline void Say(const std::string& what) {
   std::fprintf(stderr, "fmirun: %s\n", what.c_str());

@@ -97,7 +97,7 @@ void Task::Start(const ControlMessage& message) {
   ended.kind = Kind::kEnded;
   ended.rank = rank;
   ended.start = its.start;
-  ended.exit_code = kNotStartedExitCode;
+  ended.exit_code = 1;
   auto child = os::Child::Start(options);
   if (!child.ok()) {
     Say(fmt::format("rank {}: {}", rank, child.status().message()));

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -126,6 +127,36 @@ def launch(run_folder: Path, tmp_path: Path) -> Iterator[Launch]:
         assert job.processes() == []
     left = {path for path in Path("/dev/shm").iterdir() if path not in shared_before and "fmi" in path.name}
     assert left == set()
+
+
+@dataclass
+class Nodes:
+    """Virtual nodes of the test's own."""
+
+    names: list[str]
+    folder: Path
+
+    def some(self, count: int) -> str:
+        return ",".join(self.names[:count])
+
+    def lose(self, name: str) -> None:
+        """All its processes and its memory are gone."""
+        for entry in Path("/proc").iterdir():
+            with suppress(OSError):
+                if entry.name.isdigit() and f"KEDGE_NODE={name}".encode() in (entry / "environ").read_bytes().split(b"\0"):
+                    os.kill(int(entry.name), signal.SIGKILL)
+        shutil.rmtree(self.folder / name, ignore_errors=True)
+
+
+@pytest.fixture
+def nodes(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nodes]:
+    """Their agents are ended, and their files removed, after the test."""
+    monkeypatch.delenv("KEDGE_NODE_RUN_FOLDER")
+    found = Nodes([f"{run_folder.parent.name}-{number}" for number in range(6)], Path("/dev/shm") / f"kedge-{os.getuid()}")
+    yield found
+    # This machine's own name is that of undisturbed runs.
+    for name in [*found.names, run_folder.parent.name]:
+        found.lose(name)
 
 
 @pytest.fixture

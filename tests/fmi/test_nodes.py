@@ -1,0 +1,137 @@
+"""Jobs over several virtual nodes, of which ranks, tasks and whole nodes are killed, end with the result of an undisturbed run, to
+the last bit."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+
+import pytest
+
+from conftest import JACOBI, Ended, Launch, Nodes, armed
+
+CELLS, STEPS = 40, 600
+# Of planes for which the receiver asks the sender.
+LONG_CELLS, LONG_STEPS = 96, 200
+
+
+def assert_survived(ended: Ended, expected: str) -> None:
+    """Who is killed behind FMI_Finalize takes nothing from the result, but does not end with 0."""
+    assert ended.code == 0 or "after FMI_Finalize" in ended.err or "is gone" in ended.err, ended.err
+    assert ended.result() == expected, ended.err
+
+
+@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize(("cells", "steps"), [(CELLS, STEPS), (LONG_CELLS, LONG_STEPS)])
+def test_the_result_is_that_of_one_node(
+    launch: Launch, nodes: Nodes, undisturbed: Callable[..., str], count: int, cells: int, steps: int
+) -> None:
+    job = launch("-n", 4, "--virtual", nodes.some(count), "--interval", 100, JACOBI, cells, steps)
+    ended = job.wait()
+    assert ended.code == 0, ended.err
+    assert ended.result() == undisturbed(4, cells, steps)
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))])
+@pytest.mark.parametrize(("count", "cells", "steps"), [(2, CELLS, STEPS), (4, LONG_CELLS, LONG_STEPS)])
+def test_random_kills_of_ranks_change_nothing_in_the_result(
+    launch: Launch, nodes: Nodes, undisturbed: Callable[..., str], count: int, cells: int, steps: int, seed: int
+) -> None:
+    """One rank or several at once, any time apart: also while the job recovers from the kill before."""
+    draws = random.Random(int(os.environ.get("KEDGE_TEST_SEED", seed)))
+    expected = undisturbed(4, cells, steps)
+    job = launch("-n", 4, "--virtual", nodes.some(count), "--interval", 20, "--failures", 100, JACOBI, cells, steps)
+    kills = 0
+    while job.process.poll() is None and kills < 8:
+        time.sleep(draws.choice([0.02, 0.1, 0.4]) * draws.random() * 2)
+        job.kill(*draws.sample(range(4), draws.choice([1, 1, 1, 2, 3])))
+        kills += 1
+    assert_survived(job.wait(), expected)
+
+
+AT_THE_CHECKPOINT = {(1, 0): "fmi.checkpoint:3"}
+DEATHS = {
+    "before its first checkpoint": {(2, 0): "fmi.checkpoint"},
+    "at a checkpoint": AT_THE_CHECKPOINT,
+    "a survivor, before it is here": AT_THE_CHECKPOINT | {(2, 0): "fmi.h1:2"},
+    "a survivor, before it restores": AT_THE_CHECKPOINT | {(0, 0): "fmi.restore:2"},
+    "the successor, once it is connected": AT_THE_CHECKPOINT | {(1, 1): "fmi.h2"},
+    "two nodes at once": {(1, 0): "fmi.checkpoint:3", (2, 0): "fmi.checkpoint:3"},
+    "all while they restore": AT_THE_CHECKPOINT | {(rank, 0): "fmi.restore:2" for rank in (0, 2, 3)},
+}
+
+
+@pytest.mark.parametrize("kills", DEATHS.values(), ids=DEATHS.keys())
+def test_a_death_in_any_state_changes_nothing_in_the_result(
+    launch: Launch, nodes: Nodes, undisturbed: Callable[..., str], kills: dict[tuple[int, int], str]
+) -> None:
+    expected = undisturbed(4, 16, 60)
+    ended = launch("-n", 4, "--virtual", nodes.some(2), "--interval", 10, *armed([str(JACOBI), "16", "60"], kills)).wait()
+    assert_survived(ended, expected)
+    assert "was killed by signal 9" in ended.err
+
+
+def test_a_spare_takes_the_ranks_of_a_task_that_is_killed(launch: Launch, nodes: Nodes, undisturbed: Callable[..., str]) -> None:
+    expected = undisturbed(4, CELLS, 2 * STEPS)
+    job = launch("-n", 4, "--virtual", nodes.some(3), "--spares", 1, "--interval", 20, JACOBI, CELLS, 2 * STEPS)
+    time.sleep(1)
+    os.kill(job.task_pids()[1], signal.SIGKILL)
+    ended = job.wait()
+    assert ended.code == 0, ended.err
+    assert ended.result() == expected
+    assert f"node {nodes.names[2]} takes rank 2, 3" in ended.err
+
+
+@pytest.mark.parametrize("moments", [[1.0], [1.0, 0.0], [1.0, 0.3]], ids=["one", "two at once", "another one during the recovery"])
+def test_a_spare_takes_the_ranks_of_a_node_that_is_lost(
+    launch: Launch, nodes: Nodes, undisturbed: Callable[..., str], moments: list[float]
+) -> None:
+    """The node's agent and memory go with it. Where its neighbours have not protected the last checkpoint, it comes from the store."""
+    expected = undisturbed(4, CELLS, 4 * STEPS)
+    spares = len(moments)
+    job = launch("-n", 4, "--virtual", nodes.some(4 + spares), "--spares", spares, "--interval", 20, JACOBI, CELLS, 4 * STEPS)
+    for lost, moment in enumerate(moments, 1):
+        time.sleep(moment)
+        nodes.lose(nodes.names[lost])
+    ended = job.wait()
+    assert ended.code == 0, ended.err
+    assert ended.result() == expected
+    assert ended.err.count("takes rank") >= spares
+
+
+def test_more_lost_nodes_than_spares_end_the_job(launch: Launch, nodes: Nodes, undisturbed: Callable[..., str]) -> None:
+    """It says what it lacks; the next one goes on from there."""
+    job = launch("-n", 4, "--virtual", nodes.some(2), "--interval", 20, JACOBI, CELLS, 100 * STEPS)
+    time.sleep(1.5)
+    nodes.lose(nodes.names[1])
+    ended = job.wait()
+    assert ended.code == 1
+    assert f"fmirun: node {nodes.names[1]} is gone" in ended.err
+    assert "no spare node is left for rank 2, 3" in ended.err
+
+
+def test_a_killed_fmirun_leaves_nothing(launch: Launch, nodes: Nodes) -> None:
+    job = launch("-n", 4, "--virtual", nodes.some(2), JACOBI, CELLS, 100 * STEPS)
+    while len(job.rank_pids()) < 4:
+        time.sleep(0.01)
+    job.process.send_signal(signal.SIGKILL)
+    assert job.wait().code == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--virtual", "a,,b"], "--virtual needs different names"),
+        (["--virtual", "a,a"], "--virtual needs different names"),
+        (["--virtual", "a,b", "--spares", "2"], "2 nodes, 2 of them spares, are too few for 4 ranks"),
+        (["--virtual", "a,b,c,d,e"], "5 nodes, 0 of them spares, are too many for 4 ranks"),
+        (["--spares", "1"], "1 nodes, 1 of them spares, are too few for 4 ranks"),
+    ],
+)
+def test_wrong_nodes_are_refused(launch: Launch, words: list[str], why: str) -> None:
+    ended = launch("-n", 4, *words, JACOBI, CELLS, STEPS).wait()
+    assert ended.code == 1
+    assert why in ended.err
