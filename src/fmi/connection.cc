@@ -38,8 +38,13 @@ Message As(const std::byte* bytes) {
 }  // namespace
 
 Connection::Connection(os::TcpSocket socket, const net::Secret& secret, Speakers speakers)
-    : socket_(std::move(socket)), secret_(secret), speakers_(speakers), stage_(Stage::kAnswer), own_nonce_(net::GenerateNonce()),
-      initiator_nonce_(own_nonce_), buffer_(kBufferBytes) {
+    : socket_(std::move(socket)),
+      secret_(secret),
+      speakers_(speakers),
+      stage_(Stage::kAnswer),
+      own_nonce_(net::GenerateNonce()),
+      initiator_nonce_(own_nonce_),
+      buffer_(kBufferBytes) {
   Hello hello;
   hello.speakers = speakers_;
   hello.nonce = own_nonce_;
@@ -51,7 +56,11 @@ Connection::Connection(os::TcpSocket socket, const net::Secret& secret, Speakers
 }
 
 Connection::Connection(os::TcpSocket socket, const net::Secret& secret, uint32_t to)
-    : socket_(std::move(socket)), secret_(secret), speakers_{0, 0, to}, stage_(Stage::kHello), own_nonce_(net::GenerateNonce()),
+    : socket_(std::move(socket)),
+      secret_(secret),
+      speakers_{0, 0, to},
+      stage_(Stage::kHello),
+      own_nonce_(net::GenerateNonce()),
       buffer_(kBufferBytes) {}
 
 net::Digest Connection::Proof(net::ProofOf who) const {

@@ -86,8 +86,9 @@ Status Launcher::StartTask(size_t node) {
   // Not among its words, which others may read.
   options.input = secret_.ToHex() + "\n";
   KEDGE_ASSIGN_OR_RETURN(nodes_[node].task, os::Child::Start(options));
-  KEDGE_ASSIGN_OR_RETURN(nodes_[node].watch, loop_->Watch(nodes_[node].task->descriptor(), os::EventLoop::Interest::kRead,
-                                                          [this, node](os::Readiness) { OnNodeEnd(node, "its task has ended"); }));
+  KEDGE_ASSIGN_OR_RETURN(nodes_[node].watch,
+                         loop_->Watch(nodes_[node].task->descriptor(), os::EventLoop::Interest::kRead,
+                                      [this, node](os::Readiness) { OnNodeEnd(node, "its task has ended"); }));
   return Status::Ok();
 }
 
@@ -98,15 +99,15 @@ void Launcher::Accept() {
   std::erase_if(links_, [](const auto& link) { return link->has_ended(); });
   // The events know the link by what is put here once it is there.
   auto self = std::make_shared<ControlLink*>(nullptr);
-  auto link = ControlLink::Create(loop_.get(), Connection(std::move(**socket), secret_, kFmirun),
-                                  {[this, self] { OnOpened(*self); },
-                                   [this, self](const ControlMessage& message) { OnMessage(*self, message); },
-                                   [this, self](const Status& why) {
-                                     const size_t node = NodeOf(*self);
-                                     if (node == nodes_.size()) return;
-                                     nodes_[node].link = nullptr;
-                                     OnNodeEnd(node, why.message());
-                                   }});
+  auto link = ControlLink::Create(
+      loop_.get(), Connection(std::move(**socket), secret_, kFmirun),
+      {[this, self] { OnOpened(*self); }, [this, self](const ControlMessage& message) { OnMessage(*self, message); },
+       [this, self](const Status& why) {
+         const size_t node = NodeOf(*self);
+         if (node == nodes_.size()) return;
+         nodes_[node].link = nullptr;
+         OnNodeEnd(node, why.message());
+       }});
   if (!link.ok()) return;
   *self = link->get();
   links_.push_back(std::move(*link));
@@ -258,7 +259,9 @@ void Launcher::OnFailure(const std::vector<uint32_t>& ranks, const std::string& 
   interrupted_ns_ = SystemClock().NowNs();
   if (!relaunch_ && has_checkpoint_) {
     BeginEpoch();
-    Say(what + (ranks.empty() ? "; all go back to the last checkpoint" : ranks.size() == 1 ? "; it is started again" : "; they are started again"));
+    Say(what + (ranks.empty()       ? "; all go back to the last checkpoint"
+                : ranks.size() == 1 ? "; it is started again"
+                                    : "; they are started again"));
     return Start(ranks, /*joins=*/true);
   }
   Say(what + (has_checkpoint_ ? "" : " before the first checkpoint") + "; all ranks are started again");

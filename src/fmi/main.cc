@@ -60,7 +60,8 @@ Result<std::vector<std::string>> ParseNames(const std::string& option, const std
     const size_t end = std::min(text.find(',', begin), text.size());
     names.push_back(text.substr(begin, end - begin));
     if (names.back().empty() || std::count(names.begin(), names.end(), names.back()) > 1) {
-      return Status(Code::kInvalidArgument, fmt::format("{} needs different names with commas between them, not \"{}\"", option, text));
+      return Status(Code::kInvalidArgument,
+                    fmt::format("{} needs different names with commas between them, not \"{}\"", option, text));
     }
     begin = end + 1;
   }
@@ -102,7 +103,8 @@ int Launch(LaunchOptions options) {
   return code;
 }
 
-// What fmirun starts on each node: fmirun --task NODE PORT NODES RANKS INTERVAL PROGRAM [ARGUMENT]..., with the secret on its input.
+// What fmirun starts on each node: fmirun --task NODE PORT NODES RANKS INTERVAL PROGRAM [ARGUMENT]..., with the secret on its
+// input.
 int RunTask(const std::vector<std::string>& words) {
   TaskOptions options;
   const auto number = [&](size_t index, uint32_t most) { return ParseNumber("--task", words[index], 0, most).value(); };

@@ -2,8 +2,9 @@
 //
 // On one node small messages are copied through the ring of the pair (eager); of longer ones only an offer goes through it, and
 // the receiver reads them from the sender's memory. Between nodes all goes over a connection; long ones only when the receiver
-// has asked for them, so that they go from the sender's memory to where they belong. Everything happens in calls of the rank itself: it has no other thread, so that after a
-// call has returned nothing touches its memory but others' reads of what it has offered.
+// has asked for them, so that they go from the sender's memory to where they belong. Everything happens in calls of the rank
+// itself: it has no other thread, so that after a call has returned nothing touches its memory but others' reads of what it has
+// offered.
 //
 // All belongs to one epoch. Once the job's epoch is a newer one, every call returns kUnavailable until Adopt, messages of former
 // epochs are dropped where they are found, and what was read from another's memory counts only if the epoch still holds
@@ -96,7 +97,8 @@ class Messenger final : private MessageSink {
     MessageHead head;
     std::vector<std::byte> data;
   };
-  // What has found no room in a ring, or no connection yet. The data stay where they are; `request` (-1: none) is complete once they are in the ring.
+  // What has found no room in a ring, or no connection yet. The data stay where they are; `request` (-1: none) is complete once
+  // they are in the ring.
   struct Pending {
     MessageHead head;
     const void* data = nullptr;

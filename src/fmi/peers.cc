@@ -107,7 +107,8 @@ void Peers::Accept() {
   for (;;) {
     auto socket = listener_->Accept();
     if (!socket.ok() || !*socket) return;
-    if (newcomers_.size() < kNewcomersMax) newcomers_.push_back(std::make_unique<Connection>(std::move(**socket), secret_, rank_));
+    if (newcomers_.size() < kNewcomersMax)
+      newcomers_.push_back(std::make_unique<Connection>(std::move(**socket), secret_, rank_));
   }
 }
 

@@ -75,9 +75,9 @@ class Peers {
   const net::Secret secret_;
   uint32_t epoch_ = 0;
   std::optional<os::TcpListener> listener_;
-  std::vector<std::unique_ptr<Peer>> peers_;      // by rank
-  std::vector<bool> awaits_;                      // those that will connect by themselves
-  std::vector<uint32_t> connected_;               // whose peers_ are there
+  std::vector<std::unique_ptr<Peer>> peers_;  // by rank
+  std::vector<bool> awaits_;                  // those that will connect by themselves
+  std::vector<uint32_t> connected_;           // whose peers_ are there
   std::vector<std::unique_ptr<Connection>> newcomers_;
   os::PollSet polled_;
 };

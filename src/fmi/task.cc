@@ -23,10 +23,10 @@ Result<std::unique_ptr<Task>> Task::Create(TaskOptions options) {
   }
   Connection connection(std::move(socket), options.secret, Speakers{0, options.node, kFmirun});
   std::unique_ptr<Task> task(new Task(std::move(options), std::move(board), std::move(loop)));
-  KEDGE_ASSIGN_OR_RETURN(task->link_,
-                         ControlLink::Create(task->loop_.get(), std::move(connection),
-                                             {[] {}, [raw = task.get()](const ControlMessage& message) { raw->OnMessage(message); },
-                                              [raw = task.get()](const Status&) { raw->loop_->Stop(); }}));
+  KEDGE_ASSIGN_OR_RETURN(
+      task->link_, ControlLink::Create(task->loop_.get(), std::move(connection),
+                                       {[] {}, [raw = task.get()](const ControlMessage& message) { raw->OnMessage(message); },
+                                        [raw = task.get()](const Status&) { raw->loop_->Stop(); }}));
   return task;
 }
 
@@ -56,19 +56,15 @@ void Task::OnMessage(const ControlMessage& message) {
     case Kind::kState:
       if (message.has_checkpoint != 0) board_.header().has_checkpoint = 1;
       return board_.SetEpoch(message.epoch, message.has_finished != 0);
-    case Kind::kHere:
-      row.is_here = 1;
-      return;
-    case Kind::kStart:
-      return Start(message);
+    case Kind::kHere: row.is_here = 1; return;
+    case Kind::kStart: return Start(message);
     case Kind::kKillAll:
       KillAll();
       board_.header().relaunch = 0;
       board_.header().has_checkpoint = 0;
       return;
     case Kind::kShared:
-    case Kind::kEnded:
-      return;
+    case Kind::kEnded: return;
   }
 }
 

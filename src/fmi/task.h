@@ -22,7 +22,7 @@ struct TaskOptions {
   os::TcpEndpoint fmirun;
   net::Secret secret;
   uint32_t ranks = 1;
-  bool is_alone = true;    // there is no other node
+  bool is_alone = true;  // there is no other node
   uint64_t interval = 1;
   std::vector<std::string> command;
 };

@@ -44,7 +44,8 @@ Result<UniqueFd> PipeWith(const std::string& text) {
   if (pipe2(ends, O_CLOEXEC) != 0) return Status::FromErrno(errno, "pipe");
   UniqueFd reads(ends[0]);
   const UniqueFd writes(ends[1]);
-  if (write(writes.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) return Status::FromErrno(errno, "write");
+  if (write(writes.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+    return Status::FromErrno(errno, "write");
   return reads;
 }
 
@@ -68,7 +69,8 @@ Result<Child> Child::Start(const ChildOptions& options) {
   const pid_t process_id = fork();
   if (process_id < 0) return Status::FromErrno(errno, "fork");
   if (process_id == 0) {
-    Become(options.program.c_str(), argument_pointers.data(), environment_pointers.data(), options, input.get(), parent, writes.get());
+    Become(options.program.c_str(), argument_pointers.data(), environment_pointers.data(), options, input.get(), parent,
+           writes.get());
   }
   writes.Reset();
   // It is not waited for yet, so that the id is its own.

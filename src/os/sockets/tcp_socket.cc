@@ -47,7 +47,8 @@ Result<TcpSocket> TcpSocket::Connect(TcpEndpoint to) {
   if (!fd.valid()) return Failed("socket");
   KEDGE_RETURN_IF_ERROR(SetOption(fd.get(), IPPROTO_TCP, TCP_NODELAY, 1));
   const sockaddr_in name = NameOf(to);
-  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0 && errno != EINPROGRESS) return Ended("connect");
+  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0 && errno != EINPROGRESS)
+    return Ended("connect");
   return TcpSocket(std::move(fd));
 }
 
