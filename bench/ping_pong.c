@@ -1,6 +1,6 @@
 /* Messages of each size from rank 0 to rank 1 and back, for bench/fmi: prints bytes, and the seconds of one way in the best of
  * several rounds, so that what else the machine does counts least. With more ranks than two it prints the seconds of a sum of one
- * number over all instead. Compiled with FMI, and over MPI. */
+ * number over all instead. Arguments are the sizes in place of its own. Compiled with FMI, and over MPI. */
 #include <kedge/fmi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +25,7 @@ static double seconds_of_sum(int times) {
 
 int main(int argc, char** argv) {
   const int sizes[] = {1, 1024, 16 << 10, 128 << 10, 8 << 20};
+  const int count = argc > 1 ? argc - 1 : (int)(sizeof sizes / sizeof *sizes);
   int rank, ranks;
   FMI_Init(&argc, &argv);
   FMI_Comm_rank(FMI_COMM_WORLD, &rank);
@@ -34,8 +35,8 @@ int main(int argc, char** argv) {
     if (rank == 0) printf("8 %.9f\n", seconds);
     return FMI_Finalize();
   }
-  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
-    const int bytes = sizes[i], times = bytes < 4096 ? 20000 : bytes < (1 << 20) ? 2000 : 40;
+  for (int i = 0; i < count; ++i) {
+    const int bytes = argc > 1 ? atoi(argv[i + 1]) : sizes[i], times = bytes < 4096 ? 20000 : bytes < (1 << 20) ? 2000 : 40;
     char* data = malloc(bytes);
     memset(data, rank, bytes);
     double best = seconds_of(rank, data, bytes, times);

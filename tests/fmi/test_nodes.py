@@ -3,15 +3,22 @@ the last bit."""
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import random
 import signal
+import socket
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from conftest import JACOBI, Ended, Launch, Nodes, armed
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+PIDFD_GETFD = 438
 
 CELLS, STEPS = 40, 600
 # Of planes for which the receiver asks the sender.
@@ -85,6 +92,21 @@ def test_a_spare_takes_the_ranks_of_a_task_that_is_killed(launch: Launch, nodes:
     assert f"node {nodes.names[2]} takes rank 2, 3" in ended.err
 
 
+def test_a_task_that_is_killed_before_the_first_checkpoint_costs_nothing(
+    launch: Launch, nodes: Nodes, undisturbed: Callable[..., str]
+) -> None:
+    expected = undisturbed(4, 16, 60)
+    late = ["sh", "-c", f"sleep 1; exec {JACOBI} 16 60"]
+    job = launch("-n", 4, "--virtual", nodes.some(3), "--spares", 1, *late)
+    while len(job.rank_pids()) < 4:
+        time.sleep(0.01)
+    os.kill(job.task_pids()[0], signal.SIGKILL)
+    ended = job.wait()
+    assert ended.code == 0, ended.err
+    assert ended.result() == expected
+    assert "takes rank 0, 1 before the first checkpoint; all ranks are started again" in ended.err
+
+
 @pytest.mark.parametrize("moments", [[1.0], [1.0, 0.0], [1.0, 0.3]], ids=["one", "two at once", "another one during the recovery"])
 def test_a_spare_takes_the_ranks_of_a_node_that_is_lost(
     launch: Launch, nodes: Nodes, undisturbed: Callable[..., str], moments: list[float]
@@ -100,6 +122,35 @@ def test_a_spare_takes_the_ranks_of_a_node_that_is_lost(
     assert ended.code == 0, ended.err
     assert ended.result() == expected
     assert ended.err.count("takes rank") >= spares
+
+
+def end_connections(pid: int) -> int:
+    """Ends the TCP connections of a process under its hands; how many."""
+    found = 0
+    process = os.pidfd_open(pid)
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            if os.readlink(entry).startswith("socket:"):
+                descriptor = LIBC.syscall(PIDFD_GETFD, process, int(entry.name), 0)
+                with socket.socket(fileno=descriptor) as connection:
+                    if connection.family == socket.AF_INET and not connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                        connection.shutdown(socket.SHUT_RDWR)
+                        found += 1
+    os.close(process)
+    return found
+
+
+def test_a_connection_that_ends_without_a_death_is_survived(
+    launch: Launch, nodes: Nodes, undisturbed: Callable[..., str]
+) -> None:
+    expected = undisturbed(4, CELLS, 3 * STEPS)
+    job = launch("-n", 4, "--virtual", nodes.some(2), "--interval", 20, JACOBI, CELLS, 3 * STEPS)
+    time.sleep(1)
+    assert end_connections(job.rank_pids()[1]) > 0
+    ended = job.wait()
+    assert ended.code == 0, ended.err
+    assert ended.result() == expected
+    assert "has lost a connection; all go back to the last checkpoint" in ended.err
 
 
 def test_more_lost_nodes_than_spares_end_the_job(launch: Launch, nodes: Nodes, undisturbed: Callable[..., str]) -> None:
