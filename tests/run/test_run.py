@@ -35,6 +35,20 @@ def test_a_finished_run_leaves_nothing_but_its_store(machine: Machine) -> None:
     assert machine.versions()[0] == 300
 
 
+def test_an_agent_that_ranks_have_started_leaves_as_well(machine: Machine) -> None:
+    """The one of kedge run was killed, and they needed another."""
+    run = machine.start("--launcher=openmpi", *endless_heat(machine))
+    until(machine.versions)
+    (agent,) = machine.ranks_on(machine.names[0], "kedge-agent")
+    kill(agent)
+    until(lambda: machine.sessions(machine.names[0]))
+    machine.end_after(until(machine.versions))
+    kill(machine.ranks_on(machine.names[1], "heat3d")[0])
+    report, log = machine.finish(run)
+    assert report["outcome"] == "finished" and "is gone; starting another" in log
+    assert not machine.ranks_on(machine.names[0], "kedge-agent") and not (machine.run_folders / machine.names[0]).exists()
+
+
 def test_a_run_whose_last_version_is_on_its_nodes_only_leaves_it_there(machine: Machine) -> None:
     machine.settings |= {"KEDGE_SCHEDULE_STORE": "0", "KEDGE_PROTECT_SCHEME": "partner"}
     _, log = machine.run("--launcher=openmpi", *heat(300, 100))

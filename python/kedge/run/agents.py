@@ -41,6 +41,7 @@ class Agents:
         self._log = open_log(log) if log is not None and start else None
         self._steps: dict[str, subprocess.Popen[bytes]] = {}
         self._begun_again: set[str] = set()
+        self._killed: set[str] = set()  # nodes whose agent was held here until it was killed
         self._asked: list[str] = []
         self._silent: list[str] = []
 
@@ -50,6 +51,7 @@ class Agents:
             return
         names = [node for node in nodes if node not in self._steps or self._steps[node].poll() is not None]
         self._begun_again = {node for node in names if node in self._steps}
+        self._note_killed()
         for node in names:
             self._steps[node] = self._start_one(node)
         with ThreadPoolExecutor(_PARALLEL) as pool:
@@ -66,6 +68,9 @@ class Agents:
             if self.status(node) is not None or has_failed:
                 return
             time.sleep(0.1)
+
+    def _note_killed(self) -> None:
+        self._killed |= {node for node, step in self._steps.items() if step.poll() not in (None, 0)}  # 0: another one serves
 
     def running(self, nodes: Iterable[str]) -> list[str]:
         """Whose agent is held here, and runs."""
@@ -159,8 +164,9 @@ class Agents:
             return {node: why for node, why in zip(names, pool.map(run, names), strict=True) if why}
 
     def leave(self, nodes: Iterable[str], timeout_seconds: float = _ANSWER_SECONDS) -> dict[str, str]:
-        """Agents that are held here end, with all that they have on their nodes; what stays there, and why. Nothing goes that neither
-        a store nor a staging agent has, and an agent that somebody else has started stays."""
+        """Agents that are held here end, with all that they have on their nodes, and so do those that ranks have started in their
+        place; what stays there, and why. Nothing goes that neither a store nor a staging agent has, and an agent that somebody else
+        has started stays."""
 
         def ask(node: str) -> str:
             end = time.monotonic() + _DETACH_SECONDS
@@ -168,16 +174,20 @@ class Agents:
                 if time.monotonic() > end:
                     return "processes still use its agent"
                 time.sleep(0.1)
+            if told is None:
+                return ""  # it has left
             code, output = run_on(self._shell, node, [self._tool, "agent", "--stop"], timeout_seconds)
             return "" if code == 0 and "--discard-only-copies" not in output else why_it_failed(output)
 
-        names = self.running(nodes)
+        self._note_killed()
+        names = [node for node in nodes if node in {*self.running(nodes), *self._killed}]
         with ThreadPoolExecutor(_PARALLEL) as pool:
             return {node: why for node, why in zip(names, pool.map(ask, names), strict=True) if why}
 
     def forget(self, nodes: Iterable[str]) -> None:
         """Of dead nodes: nothing more is expected of their steps."""
         for node in nodes:
+            self._killed.discard(node)
             if step := self._steps.pop(node, None):
                 end_group(step)
 
