@@ -21,7 +21,7 @@ namespace {
 using testing::TemporaryFolder;
 
 ChildOptions Shell(const std::string& script) {
-  return {"sh", {"-c", script}, {}, -1};
+  return {"sh", {"-c", script}, {}, {}, {}};
 }
 
 ChildEnd EndOf(const Child& child) {
