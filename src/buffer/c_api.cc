@@ -52,7 +52,7 @@ Status Connect(const char* server, const kedge_bb_options& options, std::shared_
   KEDGE_ASSIGN_OR_RETURN(const ClientOptions client_options, ReadClientOptions(config, server));
   net::SetFabricDefaults();
   // Libraries of libfabric's print where they were, and call exit: files that are not whole would be closed.
-  os::RemoveSignalHandlersOf({"libpsm", "libinfinipath"});
+  os::RemoveSignalHandlersOf(net::kSignalTakers);
   KEDGE_ASSIGN_OR_RETURN(*out, Client::Open(client_options));
   return (*out)->Describe().status();
 }

@@ -3,6 +3,9 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include "net/network.h"
+#include "os/process/signals.h"
+
 namespace kedge::net {
 namespace {
 
@@ -24,6 +27,7 @@ bool Find(void* library, const char* name, const char* version, Function* functi
 }
 
 Result<FabricLibrary> Load() {
+  const os::KeptSignalHandlers kept(kSignalTakers);
   void* const library = dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* const why = dlerror();

@@ -1,5 +1,6 @@
 // libfabric, loaded when the first network is opened. Debian's brings libraries of network cards that measure their clocks when
-// they are loaded: 0.2 s, in which each command and each agent would sleep before it begins.
+// they are loaded: 0.2 s, in which each command and each agent would sleep before it begins. They also install handlers for
+// signals, which are taken back.
 //
 // With the CMake option KEDGE_LINK_FABRIC it is linked, for who puts the libraries that Kedge links into one package.
 #pragma once

@@ -137,6 +137,8 @@ struct NetworkCounters {
   uint64_t endpoints_ahead = 0;     // prepared for some, right now
 };
 
+// Libraries that Debian's libfabric brings, and that install handlers for signals as they are loaded.
+inline constexpr std::string_view kSignalTakers[] = {"libpsm", "libinfinipath"};
 // Gives libfabric settings of its own (fi_info -e) for this use, those that the environment has not set: it reads them at the
 // first Open. Before the process has other threads.
 void SetFabricDefaults();

@@ -41,7 +41,7 @@ def test_small_runs_make_all_figures(tmp_path: Path) -> None:
     assert ways["full"] > 3 * 2 * image
     assert ways["rank"] < ways["full"] / 2 and ways["node"] < ways["rank"], "planes are equal on a rank, and among ranks"
     assert ways["node, incremental"] < ways["incremental"] < ways["full"]
-    assert ways["node, incremental"] < ways["node"]
+    assert ways["node, incremental"] < 1.05 * ways["node"], "it adds little, and costs a few bytes"
     drawn = (tmp_path / "sharing.md").read_text()
     subprocess.run([sys.executable, SCRIPT, "--draw", "--output", tmp_path], check=True, capture_output=True, timeout=100)
     assert (tmp_path / "sharing.md").read_text() == drawn

@@ -268,6 +268,16 @@ TEST_P(RanksTest, TwoSetsOfRanksInOneProcess) {
 // nothing else of that version was to go.
 class HalfStraightTest : public RanksTest {
  protected:
+  // An agent takes so long to start that something happens meanwhile.
+  HalfStraightTest() {
+    const std::filesystem::path programs = std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "bin";
+    const std::string slowly = folder_.path() + "/slowly";
+    std::ofstream(slowly) << "#!/bin/sh\nsleep 0.3\nexec " << programs / "kedge-agent"
+                          << " \"$@\"\n";
+    std::filesystem::permissions(slowly, std::filesystem::perms::owner_all);
+    setenv("KEDGE_AGENT", slowly.c_str(), 1);
+  }
+  ~HalfStraightTest() override { unsetenv("KEDGE_AGENT"); }
   void TakeHalfStraight(const std::function<void(kedge_context*)>& then) {
     std::barrier<> together(2);
     ThreadRanks(2).Run(Overrides("schedule.store=0\n"), [&](kedge_context* context, int rank) {

@@ -289,7 +289,7 @@ TEST_F(StagingRelease, HoldsNothingThatIsStored) {
   auto wait = nodes_.Tool(2, {"wait", "--timeout", "60s"});
   EXPECT_TRUE(wait->Succeeds(60s)) << wait->Output();
   EXPECT_TRUE(IsStored(1));
-  EXPECT_GE(Counted(2, "images_brought"), 2) << "a node may have heard late that it is to leave";
+  EXPECT_GE(Counted(2, "images_brought"), 1) << "others may have come too late, or found no memory made in time";
   EXPECT_EQ(Counted(2, "images_dropped"), Counted(2, "images_brought"));
 }
 

@@ -165,7 +165,9 @@ class Machine:
 
     def reboot(self, node: str) -> None:
         """Its processes and its memory are gone, and the node is there."""
-        for process in processes_with([f"KEDGE_NODE={node}".encode()]):
+        found = processes_with([f"KEDGE_NODE={node}".encode()])
+        # Ranks first: one that lives would start another agent.
+        for process in sorted(found, key=lambda process: name_of(process).startswith("kedge-agent")):
             kill(process)
         shutil.rmtree(self.run_folders / node, ignore_errors=True)
 

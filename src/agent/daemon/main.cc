@@ -1,6 +1,7 @@
 // kedge-agent: the program. Normally started by a client (session/start_agent.cc); `kedge agent` runs it by hand.
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -111,6 +112,13 @@ int Main(const std::vector<std::string>& words) {
   const bool stages = !options.node.staging_folder.empty();
   os::OutliveTruncatedMappings();
   net::SetFabricDefaults();
+  // Before there are other threads. What comes while it starts ends it then.
+  static std::atomic<Agent*> running{nullptr};
+  static std::atomic<bool> is_told_to_stop{false};
+  os::OnTerminationSignals([] {
+    is_told_to_stop = true;
+    if (Agent* const agent = running) agent->RequestStop();
+  });
   auto agent = Agent::Start(std::move(options));
   if (!agent.ok()) {
     if (agent.status().code() == Code::kBusy) {
@@ -121,17 +129,16 @@ int Main(const std::vector<std::string>& words) {
     LogError("agent", "cannot start: {}", agent.status().ToString());
     return 1;
   }
-  static Agent* running = nullptr;
   running = agent->get();
+  if (is_told_to_stop) (*agent)->RequestStop();
   if (!arguments.foreground) {
-    auto log = os::OpenPrivateLog(running->core().settings().run_folder + "/agent.log");
+    auto log = os::OpenPrivateLog((*agent)->core().settings().run_folder + "/agent.log");
     const Status logged = log.ok() ? LogToDescriptor(log->Release()) : log.status();
     if (!logged.ok()) LogWarning("agent", "the log stays on stderr: {}", logged.ToString());
   }
-  os::OnTerminationSignals([] { running->RequestStop(); });
-  LogInfo("agent", "kedge-agent {} serves node {} in {}", BuildName(), running->core().settings().node,
-          running->core().settings().run_folder);
-  const auto why = running->Run();
+  LogInfo("agent", "kedge-agent {} serves node {} in {}", BuildName(), (*agent)->core().settings().node,
+          (*agent)->core().settings().run_folder);
+  const auto why = (*agent)->Run();
   os::OnTerminationSignals(nullptr);
   if (why.ok()) {
     LogInfo("agent", "leaves: {}", *why);

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
@@ -34,6 +35,16 @@ void ReplacePage(int signal, siginfo_t* info, void*) {
   errno = saved_errno;
 }
 
+bool IsHandledBy(LibraryNames libraries, int number) {
+  struct sigaction action {};
+  Dl_info found{};
+  if (sigaction(number, nullptr, &action) != 0 || action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN) return false;
+  if (dladdr(reinterpret_cast<void*>(action.sa_handler), &found) == 0 || found.dli_fname == nullptr) return false;
+  std::string_view file = found.dli_fname;
+  file.remove_prefix(file.rfind('/') + 1);
+  return std::ranges::any_of(libraries, [&](std::string_view library) { return file.starts_with(library); });
+}
+
 }  // namespace
 
 void OutliveTruncatedMappings() {
@@ -55,17 +66,20 @@ void OnTerminationSignals(void (*handler)()) {
   sigaction(SIGPIPE, &action, nullptr);
 }
 
-void RemoveSignalHandlersOf(std::initializer_list<std::string_view> libraries) {
+void RemoveSignalHandlersOf(LibraryNames libraries) {
   for (const int number : {SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS, SIGXCPU, SIGXFSZ}) {
-    struct sigaction action {};
-    Dl_info found{};
-    if (sigaction(number, nullptr, &action) != 0 || action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN) continue;
-    if (dladdr(reinterpret_cast<void*>(action.sa_handler), &found) == 0 || found.dli_fname == nullptr) continue;
-    std::string_view file = found.dli_fname;
-    file.remove_prefix(file.rfind('/') + 1);
-    for (const std::string_view library : libraries) {
-      if (file.starts_with(library)) (void)signal(number, SIG_DFL);
-    }
+    if (IsHandledBy(libraries, number)) (void)signal(number, SIG_DFL);
+  }
+}
+
+KeptSignalHandlers::KeptSignalHandlers(LibraryNames libraries) : libraries_(libraries) {
+  for (size_t i = 1; i < actions_.size(); ++i) sigaction(static_cast<int>(i), nullptr, &actions_[i]);
+}
+
+KeptSignalHandlers::~KeptSignalHandlers() {
+  for (size_t i = 1; i < actions_.size(); ++i) {
+    const int number = static_cast<int>(i);
+    if (IsHandledBy(libraries_, number)) (void)sigaction(number, &actions_[i], nullptr);
   }
 }
 
