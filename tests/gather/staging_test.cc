@@ -27,7 +27,7 @@ class StagingTest : public ProtectTest {
  protected:
   StagingTest() { files::create_directory(folder_); }
   ChildProcess& StartStager(int node, const std::map<std::string, std::string>& environment = {}, const char* flush_rate = "0",
-                            const char* pool_size = "64MiB") {
+                            const char* pool_size = "256MiB") {
     std::vector<std::string> command = nodes_.AgentCommand(node, pool_size);
     command.insert(command.end(), {"--set", "agent.staging=" + folder_, "--set", "flush.rate=" + std::string(flush_rate)});
     stagers_.push_back(std::make_unique<ChildProcess>(command, environment, nodes_.NewOutput()));

@@ -294,8 +294,14 @@ Status Fetch::TakeRoom(Order& order) {
     own_slots_.Close();
     return Status(Code::kBusy, "memory is being made");
   }
-  return Status(Code::kNoSpace, fmt::format("the tiers of node {} have no room for {} of {} bytes", core_.settings().node,
-                                            order.record.identity.ToString(), stream.bytes()));
+  std::string tiers_have;
+  for (const TierUnit* unit : *tiers) {
+    tiers_have += fmt::format("; {} has {} free slots", unit->info().name, unit->space->free_slots());
+  }
+  return Status(Code::kNoSpace,
+                fmt::format("the tiers of node {} have no room for {} of {} bytes{}, and there may be {} more in memory ({})",
+                            core_.settings().node, order.record.identity.ToString(), stream.bytes(), tiers_have,
+                            std::max<int64_t>(0, memory_.Room().bytes), memory_.Room().bound));
 }
 
 void Fetch::Fill(const std::shared_ptr<Order>& order) {

@@ -176,8 +176,9 @@ bool MemoryLedger::HasPart(const TierUnit& unit, uint64_t bytes) const {
 }
 
 bool MemoryLedger::IsMaking(const std::vector<TierUnit*>& tiers) const {
-  return releasing_ > 0 || std::any_of(tiers.begin(), tiers.end(),
-                                       [](const TierUnit* unit) { return !unit->lost && unit->memory.making_bytes > 0; });
+  return releasing_ > 0 || std::any_of(tiers.begin(), tiers.end(), [](const TierUnit* unit) {
+           return !unit->lost && (unit->memory.making_bytes > 0 || unit->memory.preparing > 0);
+         });
 }
 
 void MemoryLedger::BeginAsking() {
@@ -264,6 +265,7 @@ void MemoryLedger::PrepareHurried(TierUnit* unit) {
     unit->memory.hurried.erase(slot);
     if (unit->space->BackedIn(slot) == 0 || unit->space->IsUnknown(slot) || stopping_) continue;
     unit->space->Hold(slot);
+    ++unit->memory.preparing;
     ahead_.Submit([this, id = unit->id, tier = unit->tier, slot, bytes = unit->space->BackedIn(slot)] {
       (void)PrepareAhead(*tier, slot, 0, bytes);  // its space is there; slower pages will do
       if (stopping_) return;
@@ -271,6 +273,7 @@ void MemoryLedger::PrepareHurried(TierUnit* unit) {
         TierUnit* found = tiers_.FindUnit(id);
         if (found == nullptr) return;
         found->space->Unhold(slot);
+        --found->memory.preparing;
         assignment_.Pump();
         PrepareHurried(found);
       });

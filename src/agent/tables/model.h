@@ -103,6 +103,7 @@ struct TierMemory {
   uint64_t wanted_bytes = 0;  // of slots that its sessions will fill, as last looked at
   int64_t excess_since_ns = 0;
   std::set<uint32_t> hurried;     // slots whose space was reserved while somebody waited: their pages are to be made yet
+  uint32_t preparing = 0;         // such slots that are held for a while, because that is being done
   int64_t volume_room_bytes = 0;  // of its file system, as last looked at, less what was taken since
   int64_t refused_until_ns = 0;   // that has refused space a moment ago
 };
