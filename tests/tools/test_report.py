@@ -87,6 +87,7 @@ def test_the_report_tells_what_the_other_commands_tell(two_lives: None, tmp_path
     assert node["restarts"]["local"]["count"] == status["levels"]["local"]["restarts"]["count"]
 
 
+@pytest.mark.usefixtures("run_folder")
 def test_a_dead_attempt_lasted_until_the_next_began_at_most(tmp_path: Path) -> None:
     """It died before it gave a second sign of life."""
     subprocess.run([sys.executable, "-c", "import kedge, os; context = kedge.Context('dead'); os._exit(1)"], check=False, timeout=60)
