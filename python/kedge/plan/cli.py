@@ -80,18 +80,25 @@ def add_schedule_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def parse_positive(option: str, text: str, whole: bool = False, kind: str = "a number") -> float:
+    """The option's number above 0 (`whole`: of at least 1, without a fraction); PlanError, naming the option, where it is none."""
+    allowed = "a whole number of at least 1" if whole else f"{kind} above 0"
+    try:
+        value = float(int(text)) if whole else float(text)
+    except ValueError:
+        raise PlanError(option, text, allowed) from None
+    if not math.isfinite(value) or value <= 0.0:
+        raise PlanError(option, text, allowed)
+    return value
+
+
 def parse_interval(text: str, system: System | None = None) -> float:
     """--interval as seconds; PlanError where it is not a positive number.
 
     With ``system``, an interval shorter than a checkpoint of the fastest level is refused too: more than half of
     the time would go into checkpoints, which is a unit mistaken, not a choice.
     """
-    try:
-        value = float(text)
-    except ValueError:
-        raise PlanError("--interval", text, "a number of seconds above 0") from None
-    if not math.isfinite(value) or value <= 0.0:
-        raise PlanError("--interval", text, "a number of seconds above 0")
+    value = parse_positive("--interval", text, kind="a number of seconds")
     if system is not None and value < system.levels[0].overhead_seconds:
         fastest = system.levels[0]
         raise PlanError(

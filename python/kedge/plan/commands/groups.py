@@ -74,11 +74,11 @@ def add(subparsers: cli.Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Carry the command out; returns the exit code."""
-    nodes = int(_number("--nodes", arguments.nodes, whole=True))
-    mtbf_seconds = _number("--node-mtbf-hours", arguments.node_mtbf_hours) * 3600.0
-    window_seconds = _number("--window", arguments.window)
-    days = _number("--days", arguments.days)
-    at_once = [int(_number("--at-once", text, whole=True)) for text in arguments.at_once.split(",")]
+    nodes = int(cli.parse_positive("--nodes", arguments.nodes, whole=True))
+    mtbf_seconds = cli.parse_positive("--node-mtbf-hours", arguments.node_mtbf_hours) * 3600.0
+    window_seconds = cli.parse_positive("--window", arguments.window)
+    days = cli.parse_positive("--days", arguments.days)
+    at_once = [int(cli.parse_positive("--at-once", text, whole=True)) for text in arguments.at_once.split(",")]
     if max(at_once) > nodes:
         raise PlanError("--at-once", max(at_once), f"at most the {nodes} nodes")
     answers = []
@@ -128,17 +128,6 @@ def _answer(
         loss_probability=-math.expm1(-rate * days * SECONDS_A_DAY),
         survival=[survival_of_simultaneous_losses(protection, sizes, lost) for lost in at_once],
     )
-
-
-def _number(option: str, text: str, whole: bool = False) -> float:
-    allowed = "a whole number of at least 1" if whole else "a number above 0"
-    try:
-        value = float(int(text)) if whole else float(text)
-    except ValueError:
-        raise PlanError(option, text, allowed) from None
-    if not math.isfinite(value) or value <= 0.0:
-        raise PlanError(option, text, allowed)
-    return value
 
 
 def _sizes_text(sizes: list[int]) -> str:

@@ -47,8 +47,8 @@ def add(subparsers: cli.Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Carry the command out; returns the exit code."""
     system = find_system(arguments.system)
-    rate = math.inf if arguments.node_rate is None else _positive("--node-rate", arguments.node_rate)
-    alpha_max = math.inf if arguments.alpha is None else _positive("--alpha", arguments.alpha)
+    rate = math.inf if arguments.node_rate is None else cli.parse_positive("--node-rate", arguments.node_rate)
+    alpha_max = math.inf if arguments.alpha is None else cli.parse_positive("--alpha", arguments.alpha)
     counts = usual_counts(system.nodes or 1) if arguments.nodes is None else _counts(arguments.nodes)
     found = choices(system, counts, rate)
     best = recommended(found, alpha_max)
@@ -60,16 +60,6 @@ def run(arguments: argparse.Namespace) -> int:
         print(text_table(_table(system, found)))
         print(f"Best of all nodes: {best.nodes} staging nodes." if best else f"None keeps alpha below {alpha_max:g}.")
     return 0 if best else 1
-
-
-def _positive(option: str, text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value) or value <= 0.0:
-        raise PlanError(option, text, "a number above 0")
-    return value
 
 
 def _counts(text: str) -> list[int]:
