@@ -96,7 +96,7 @@ TEST_F(StagingTest, BytesAreSealedWhereThatIsAsked) {
   ExpectStored(1);
 }
 
-// Steps of the application take five times as long while its nodes are read. What its node knows of that in the end.
+// Steps of the application take many times as long while its nodes are read. What its node knows of that in the end.
 class StagingAlpha : public StagingTest {
  protected:
   Json TakeInSteps(const std::string& keys, int64_t versions) {
@@ -116,7 +116,7 @@ class StagingAlpha : public StagingTest {
           begun = std::chrono::steady_clock::now();
         }
         EXPECT_KEDGE_OK(kedge_test(context, "p", version, &level));
-        std::this_thread::sleep_for(level < KEDGE_LEVEL_STORE ? 5ms : 1ms);
+        std::this_thread::sleep_for(level < KEDGE_LEVEL_STORE ? 20ms : 1ms);
         if (level < KEDGE_LEVEL_STORE) took_ = std::chrono::steady_clock::now() - begun;
       }
       if (rank != 0) return;
@@ -126,7 +126,7 @@ class StagingAlpha : public StagingTest {
     });
     return known;
   }
-  static constexpr int kSteps = 500;
+  static constexpr int kSteps = 150;
   std::atomic<std::chrono::steady_clock::duration> took_{};  // the last version on its way to the store, at least
 };
 
