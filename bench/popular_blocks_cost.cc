@@ -8,7 +8,6 @@
 // longest, the largest message, and how many blocks the most loaded member stores: over the least that is possible (the mean, or
 // the blocks that one member alone has), and over what a member has to store where nothing is shared.
 #include <fmt/format.h>
-#include <time.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -17,7 +16,9 @@
 #include <vector>
 
 #include "arguments.h"
+#include "base/duration.h"
 #include "base/random.h"
+#include "os/process/thread.h"
 #include "reduce/popular_blocks.h"
 
 namespace kedge::bench {
@@ -37,12 +38,6 @@ Fingerprint Block(uint64_t number) {
   return fingerprint;
 }
 
-double CpuSeconds() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-}
-
 class Tree {
  public:
   explicit Tree(const Options& options) : options_(options) {}
@@ -55,9 +50,9 @@ class Tree {
   Reduced Reduce(uint32_t first, uint32_t count) {
     if (count == 1) return Begin(first);
     const Reduced one = Reduce(first, count / 2), other = Reduce(first + count / 2, count - count / 2);
-    const double begin = CpuSeconds();
+    const Duration begin = os::ThreadProcessorTime();
     PopularBlocks merged = PopularBlocks::Merge(one.blocks, other.blocks, options_.most);
-    const double merging = CpuSeconds() - begin;
+    const double merging = ToSeconds(os::ThreadProcessorTime() - begin);
     const double arrived = std::max(one.seconds, other.seconds + Transfer(other.blocks));
     return {std::move(merged), arrived + merging};
   }
@@ -80,9 +75,9 @@ class Tree {
     own_max_ = std::max(own_max_, own);
     for (uint64_t i = own; i > 0; --i) blocks.push_back(Block((uint64_t{member} + 1) << 32 | i));
     alone_max_ = std::max(alone_max_, static_cast<uint32_t>(blocks.size()));
-    const double begin = CpuSeconds();
+    const Duration begin = os::ThreadProcessorTime();
     PopularBlocks summary = PopularBlocks::Of(member, blocks, options_.most);
-    return {std::move(summary), CpuSeconds() - begin};
+    return {std::move(summary), ToSeconds(os::ThreadProcessorTime() - begin)};
   }
 
   const Options& options_;

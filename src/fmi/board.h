@@ -8,7 +8,6 @@
 // fmirun alone decides between a failure and the end of the job.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -20,6 +19,7 @@
 #include "base/status.h"
 #include "fmi/phases.h"
 #include "fmi/ring.h"
+#include "net/authentication.h"
 #include "os/events/event_fd.h"
 #include "os/memory/mapping.h"
 
@@ -30,8 +30,8 @@ constexpr uint32_t kRanksMax = 256;
 struct BoardHeader {
   uint64_t magic;
   uint32_t ranks;
-  std::array<std::byte, 32> secret;  // of the job: what ranks prove to each other
-  uint32_t address;                  // of this node, for ranks of others; 0: there are none
+  net::Digest secret;  // of the job: what ranks prove to each other
+  uint32_t address;    // of this node, for ranks of others; 0: there are none
   int32_t task_bell;
   std::atomic<uint32_t> epoch;     // the highest bit: finished
   std::atomic<uint32_t> relaunch;  // 1: a rank cannot go on unless all begin anew

@@ -9,20 +9,15 @@ namespace {
 // So many may have connected and said nothing yet; more are not heard.
 constexpr size_t kNewcomersMax = 2 * size_t{kRanksMax};
 
-net::Secret SecretOn(const Board& board) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  for (const std::byte byte : board.header().secret) {
-    text += kDigits[static_cast<unsigned>(byte) >> 4];
-    text += kDigits[static_cast<unsigned>(byte) & 15];
-  }
-  return net::Secret::FromHex(text).value();
-}
-
 }  // namespace
 
 Peers::Peers(Board* board, uint32_t rank, MessageSink* sink)
-    : board_(board), rank_(rank), sink_(*sink), secret_(SecretOn(*board)), peers_(board->ranks()), awaits_(board->ranks()) {}
+    : board_(board),
+      rank_(rank),
+      sink_(*sink),
+      secret_(net::Secret::FromBytes(board->header().secret)),
+      peers_(board->ranks()),
+      awaits_(board->ranks()) {}
 
 Status Peers::Listen() {
   const uint32_t address = board_->header().address;

@@ -151,6 +151,12 @@ Secret Secret::Generate() {
   return secret;
 }
 
+Secret Secret::FromBytes(const Digest& bytes) {
+  Secret secret;
+  secret.bytes_ = bytes;
+  return secret;
+}
+
 std::optional<Secret> Secret::FromHex(std::string_view text) {
   if (text.size() != 2 * kDigestBytes) return std::nullopt;
   Secret secret;

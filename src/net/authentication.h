@@ -42,6 +42,7 @@ class Secret {
   ~Secret();
   // From the kernel's random numbers.
   static Secret Generate();
+  static Secret FromBytes(const Digest& bytes);
   // Exactly 64 hexadecimal digits.
   static std::optional<Secret> FromHex(std::string_view text);
   std::string ToHex() const;

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from processes import kill, processes_with
 
 BUILD = Path(os.environ["BUILD_FOLDER"])
 FMIRUN = BUILD / "bin" / "fmirun"
@@ -141,10 +142,8 @@ class Nodes:
 
     def lose(self, name: str) -> None:
         """All its processes and its memory are gone."""
-        for entry in Path("/proc").iterdir():
-            with suppress(OSError):
-                if entry.name.isdigit() and f"KEDGE_NODE={name}".encode() in (entry / "environ").read_bytes().split(b"\0"):
-                    os.kill(int(entry.name), signal.SIGKILL)
+        for process in processes_with([f"KEDGE_NODE={name}".encode()]):
+            kill(process)
         shutil.rmtree(self.folder / name, ignore_errors=True)
 
 

@@ -7,30 +7,17 @@ import itertools
 import json
 import os
 import re
-import select
 import shutil
-import signal
 import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from processes import kill, kill_all, processes_with
+
 BUILD = Path(os.environ["BUILD_FOLDER"])
 KEDGE = BUILD / "bin" / "kedge"
 NUMBERS = itertools.count()
-
-
-def processes_with(marks: list[bytes]) -> list[int]:
-    """Processes in whose environment all of these stand; never this one."""
-    found = []
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit() or int(entry) == os.getpid():
-            continue
-        with contextlib.suppress(OSError):
-            variables = Path(f"/proc/{entry}/environ").read_bytes().split(b"\0")
-            if all(mark in variables for mark in marks):
-                found.append(int(entry))
-    return found
 
 
 def descendants(ancestor: int) -> list[int]:
@@ -43,29 +30,6 @@ def descendants(ancestor: int) -> list[int]:
     for process in found:
         found += [child for child, parent in parents.items() if parent == process]
     return found[1:]
-
-
-def kill(process: int) -> None:
-    """SIGKILL, and waits for the end."""
-    with contextlib.suppress(ProcessLookupError):
-        handle = os.pidfd_open(process)
-        try:
-            signal.pidfd_send_signal(handle, signal.SIGKILL)
-            select.select([handle], [], [], 10)
-        finally:
-            os.close(handle)
-
-
-def kill_all(marks: list[bytes]) -> None:
-    """All of processes_with(), until none is found twice: what forks twice while the others are read is missed once."""
-    empty = 0
-    for _ in range(20):
-        left = processes_with(marks)
-        for process in left:
-            kill(process)
-        empty = 0 if left else empty + 1
-        if empty == 2:
-            return
 
 
 class Machine:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hosts import Hosts
-from machine import Machine, descendants, kill, name_of
+from machine import Machine, descendants, name_of
+from processes import kill
 from sshd import Ssh
 
 _PORT = 2222

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cluster import free_ports, program
-from machine import Machine, descendants, kill, kill_all, processes_with
+from machine import Machine, descendants
+from processes import kill, kill_all, processes_with
 from waiting import until
 
 _DAEMON = """\

@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from machine import KEDGE, Machine, kill, name_of, processes_with
+from machine import KEDGE, Machine, name_of
+from processes import kill, processes_with
 from waiting import until
 
 pytestmark = pytest.mark.needs("MPI")

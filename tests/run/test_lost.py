@@ -10,7 +10,8 @@ import subprocess
 import pytest
 
 from heat import HEAT, assert_continued, endless_heat, reference
-from machine import Machine, kill, result
+from machine import Machine, result
+from processes import kill
 from waiting import until
 
 pytestmark = pytest.mark.needs("MPI")

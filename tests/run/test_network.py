@@ -11,7 +11,8 @@ import pytest
 
 from heat import HEAT, assert_continued
 from hosts import needs_networks
-from machine import Machine, kill, name_of
+from machine import Machine, name_of
+from processes import kill
 from network import Network
 from sshd import processes_on
 from waiting import until

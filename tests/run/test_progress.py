@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from heat import HEAT, assert_continued, endless_heat, heat
-from machine import BUILD, Machine, kill
+from machine import BUILD, Machine
+from processes import kill
 from waiting import until
 
 pytestmark = pytest.mark.needs("MPI")

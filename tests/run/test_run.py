@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from heat import HEAT, HEAT_MPICH, assert_continued, endless_heat, heat, reference
-from machine import KEDGE, Machine, kill, processes_with, result
+from machine import KEDGE, Machine, result
+from processes import kill, processes_with
 from waiting import until
 
 pytestmark = pytest.mark.needs("MPI")

@@ -7,7 +7,8 @@ import time
 import pytest
 
 from heat import assert_continued, endless_heat, heat
-from machine import Machine, kill
+from machine import Machine
+from processes import kill
 from undrained import undrained
 from waiting import until
 
