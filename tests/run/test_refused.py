@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,18 @@ from kedge.run.refusals import why_refused
 pytestmark = pytest.mark.needs("MPI")
 
 
-def notes() -> list[Path]:
-    return list(Path(f"/dev/shm/kedge-{os.getuid()}").glob("refusal-*"))
+def notes() -> set[Path]:
+    return set(Path(f"/dev/shm/kedge-{os.getuid()}").glob("refusal-*"))
+
+
+def no_note_stays(before: set[Path]) -> bool:
+    """Other tests of this machine leave notes beside it; each is read within seconds."""
+    left = notes() - before
+    end = time.monotonic() + 60
+    while left and time.monotonic() < end:
+        time.sleep(0.1)
+        left &= notes()
+    return not left
 
 
 def refused(machine: Machine, *arguments: str) -> str:
@@ -30,7 +41,7 @@ def refused(machine: Machine, *arguments: str) -> str:
     report, log = machine.run("--launcher=openmpi", *arguments, expect=1)
     assert report["outcome"] == "gave up" and len(report["attempts"]) == 1, log
     assert report["attempts"][0]["before"]["agents are started"] < 15, "those that cannot begin are waited for"
-    assert notes() == before
+    assert no_note_stays(before)
     return str(report["reason"])
 
 
@@ -119,7 +130,8 @@ def test_an_application_may_live_with_a_refusal(machine: Machine) -> None:
     program = "import kedge\ntry: kedge.Context('alone')\nexcept kedge.Error: print('goes on')"
     before = notes()
     report, log = machine.run("--launcher=openmpi", "--nodes=1", "--", "env", "KEDGE_POOL_SIZE=large", *python(program))
-    assert report["outcome"] == "finished" and "goes on" in log and notes() == before
+    assert report["outcome"] == "finished" and "goes on" in log
+    assert no_note_stays(before)
 
 
 @pytest.mark.needs("PYTHON")
