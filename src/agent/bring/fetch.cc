@@ -290,8 +290,7 @@ Status Fetch::TakeRoom(Order& order) {
   has_room = take(record_bytes, stream.record_offset(), &order.record_range) && has_room;
   if (has_room) return Status::Ok();
   if (memory_.IsMaking(*tiers)) {
-    ReleaseRanges(order);
-    own_slots_.Close();
+    GiveBackRanges(order);
     return Status(Code::kBusy, "memory is being made");
   }
   std::string tiers_have;
@@ -318,11 +317,12 @@ void Fetch::Fill(const std::shared_ptr<Order>& order) {
   });
 }
 
-void Fetch::ReleaseRanges(Order& order) {
-  for (const OwnRange& range : order.chunks) {
-    if (range.unit != nullptr) own_slots_.Release(range);
+// Nothing is known of them yet beyond the order.
+void Fetch::GiveBackRanges(Order& order) {
+  if (order.record_range.unit != nullptr) own_slots_.GiveBack(order.record_range);
+  for (auto range = order.chunks.rbegin(); range != order.chunks.rend(); ++range) {
+    if (range->unit != nullptr) own_slots_.GiveBack(*range);
   }
-  if (order.record_range.unit != nullptr) own_slots_.Release(order.record_range);
   order.chunks.clear();
   order.record_range = OwnRange{};
   order.target = HeldStream();
@@ -335,7 +335,7 @@ void Fetch::Finish(const std::shared_ptr<Order>& order, Status status) {
   }
   if (status.ok()) status = Adopt(*order);
   if (!status.ok()) {
-    ReleaseRanges(*order);
+    GiveBackRanges(*order);
     Job* job = core_.FindJobOf(order->wanted.generation);
     if (order->reach == Reach::kGroup && status.code() != Code::kNoSpace && job != nullptr) {
       own_slots_.Close();

@@ -84,7 +84,7 @@ class Fetch {
   void AskAgain();
   Status TakeRoom(Order& order);
   void Fill(const std::shared_ptr<Order>& order);
-  void ReleaseRanges(Order& order);
+  void GiveBackRanges(Order& order);
   void Finish(const std::shared_ptr<Order>& order, Status status);
   // All that wait for the image, or who looks for it.
   void Answer(const Wanted& wanted, const Status& status);

@@ -475,7 +475,7 @@ void Protect::Make(Version& version, SetProgress& set) {
   for (const uint64_t bytes : lengths) {
     auto taken = may_take ? own_slots_.TakeAll(TiersOf(*version.job), bytes) : std::nullopt;
     if (!taken.has_value()) {
-      for (const auto& object : ranges) own_slots_.ReleaseAll(object);
+      for (auto object = ranges.rbegin(); object != ranges.rend(); ++object) own_slots_.GiveBackAll(*object);
       // It is tried again when room comes free; what does not come in time is overdue.
       set.next_try_ns = core_.clock().NowNs() + kRetryPause.count();
       set.contacts[self].error = Status(Code::kNoSpace, fmt::format("no room for {} bytes of redundancy", bytes));

@@ -13,7 +13,7 @@ namespace {
 
 using testing::LocalAgent;
 
-constexpr uint64_t kSlotBytes = 64 << 10;
+constexpr uint64_t kTuningSlotBytes = 64 << 10;
 constexpr LevelCounts kConfigured{0, 40};
 constexpr LevelCounts kTold{0, 7};
 
@@ -28,7 +28,7 @@ JobKeys Keys(bool adapt_levels) {
 // The rank that showed what holds is gone, and with it its mailbox, and the other one has not settled it yet: the job's file
 // knows.
 TEST(Tuning, ARankBeginsWithTheCountsThatHeldAlsoWithAnotherAgent) {
-  LocalAgent agent(1, kSlotBytes);
+  LocalAgent agent(1, kTuningSlotBytes);
   agent.Attach(1, 2, Keys(/*adapt_levels=*/true));
   Session& first = agent.Attach(0, 2, Keys(/*adapt_levels=*/true));
   EXPECT_EQ(UnpackedLevels(first.box().told_levels), kConfigured);
@@ -40,7 +40,7 @@ TEST(Tuning, ARankBeginsWithTheCountsThatHeldAlsoWithAnotherAgent) {
 }
 
 TEST(Tuning, WithoutTheKeyNothingIsSaidOfCounts) {
-  LocalAgent agent(1, kSlotBytes);
+  LocalAgent agent(1, kTuningSlotBytes);
   Session& session = agent.Attach(0, 1, Keys(/*adapt_levels=*/false));
   session.box().levels_in_force = Packed(kTold);
   agent->tuning().Tick();  // sees what the rank shows

@@ -89,23 +89,22 @@ bool Assignment::GrowOpen(Session& session, const SlotRange& range, Request& req
     if (is_fast && memory_.FreeSlots(*unit) > 1) request.bytes = std::max(request.bytes, backed_bytes);
     return false;
   }
-  session.open_grows = true;
-  memory_.Grow(unit, range.slot, std::max(wanted_bytes, 2 * backed_bytes),
-               [this, id = session.id, unit, range, request](bool grown) {
-                 Session* found = core_.sessions().Find(id);
-                 if (found == nullptr) return;
-                 found->open_grows = false;
-                 // It may have been returned meanwhile.
-                 if (!grown || unit->space->Get(range.slot).owner != id) {
-                   queue_.Add(request);
-                   return Pump();
-                 }
-                 SlotRange whole = range;
-                 whole.offset = 0;
-                 whole.bytes = unit->space->BackedIn(range.slot);
-                 Answer(*found, request, AssignOutcome::kSlot, whole);
-               });
-  return true;
+  session.open_grows = memory_.Grow(unit, range.slot, std::max(wanted_bytes, 2 * backed_bytes),
+                                    [this, id = session.id, unit, range, request](bool grown) {
+                                      Session* found = core_.sessions().Find(id);
+                                      if (found == nullptr) return;
+                                      found->open_grows = false;
+                                      // It may have been returned meanwhile.
+                                      if (!grown || unit->space->Get(range.slot).owner != id) {
+                                        queue_.Add(request);
+                                        return Pump();
+                                      }
+                                      SlotRange whole = range;
+                                      whole.offset = 0;
+                                      whole.bytes = unit->space->BackedIn(range.slot);
+                                      Answer(*found, request, AssignOutcome::kSlot, whole);
+                                    });
+  return session.open_grows;
 }
 
 void Assignment::ForgetTier(const TierUnit* unit) {

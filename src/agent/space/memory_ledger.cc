@@ -309,14 +309,10 @@ void MemoryLedger::Expect(TierUnit* unit, uint64_t bytes) {
   }
 }
 
-void MemoryLedger::Grow(TierUnit* unit, uint32_t slot, uint64_t bytes, std::function<void(bool)> done) {
+bool MemoryLedger::Grow(TierUnit* unit, uint32_t slot, uint64_t bytes, std::function<void(bool)> done) {
   const uint64_t from = unit->space->BackedIn(slot);
   const uint64_t to = RoundedFor(*unit, bytes);
-  const bool may = !unit->lost && to > from && !stopping_ && !unit->space->IsUnknown(slot) && TakeRoom(unit, to - from);
-  if (!may) {
-    core_.loop().Post([done = std::move(done), enough = to <= from] { done(enough); });
-    return;
-  }
+  if (unit->lost || to <= from || stopping_ || unit->space->IsUnknown(slot) || !TakeRoom(unit, to - from)) return false;
   const uint64_t generation = unit->space->Get(slot).generation;
   unit->memory.making_bytes += to - from;
   awaited_.Submit([this, id = unit->id, tier = unit->tier, slot, generation, from, to, done = std::move(done)]() mutable {
@@ -337,6 +333,7 @@ void MemoryLedger::Grow(TierUnit* unit, uint32_t slot, uint64_t bytes, std::func
       done(grown);
     });
   });
+  return true;
 }
 
 bool MemoryLedger::ReleaseOne(TierUnit* unit, Urgency urgency) {

@@ -53,8 +53,9 @@ class MemoryLedger {
   void BeginAsking();
   // Somebody will ask for as much in full slots: what of it is neither spare nor being made is made ahead.
   void Expect(TierUnit* unit, uint64_t bytes);
-  // Backs a slot in use for `bytes`; `done` is called in a later turn of the loop, unless the tier is gone by then.
-  void Grow(TierUnit* unit, uint32_t slot, uint64_t bytes, std::function<void(bool)> done);
+  // Backs a slot in use for `bytes`, more than it is. False: there is no room, or nothing is known of the slot. Else `done` is
+  // called in a later turn of the loop, unless the tier is gone by then.
+  [[nodiscard]] bool Grow(TierUnit* unit, uint32_t slot, uint64_t bytes, std::function<void(bool)> done);
   // Free slots that may be given out, as far as there is memory for them.
   uint32_t FreeSlots(const TierUnit& unit) const;
   // Whether one may be given out that is backed for so much, and no further for now.

@@ -135,7 +135,7 @@ TEST_F(MemoryLedgerTest, ASlotInUseGrowsUnlessThereIsNoRoom) {
   unit.space->Assign(slot, kLedgerOwner);
   unit.space->SetBacked(slot, 4096);
   std::optional<bool> grown;
-  memory().Grow(&unit, slot, kLedgerSlotBytes, [&](bool did) { grown = did; });
+  EXPECT_TRUE(memory().Grow(&unit, slot, kLedgerSlotBytes, [&](bool did) { grown = did; }));
   EXPECT_FALSE(grown.has_value()) << "in a later turn";
   EXPECT_TRUE(agent_.TurnUntil([&] { return grown.has_value(); }));
   EXPECT_TRUE(*grown);
@@ -143,10 +143,8 @@ TEST_F(MemoryLedgerTest, ASlotInUseGrowsUnlessThereIsNoRoom) {
   for (uint32_t i = 1; i < kLedgerSlots; ++i) unit.space->Assign(Get(unit), kLedgerOwner);
   unit.space->SetBacked(slot, 4096);
   agent_.pool().space->SetBacked(0, kLedgerSlotBytes);
-  grown.reset();
-  memory().Grow(&unit, slot, kLedgerSlotBytes, [&](bool did) { grown = did; });
-  EXPECT_TRUE(agent_.TurnUntil([&] { return grown.has_value(); }));
-  EXPECT_FALSE(*grown);
+  EXPECT_FALSE(memory().Grow(&unit, slot, kLedgerSlotBytes, [&](bool) { FAIL() << "there is none"; }));
+  agent_.Turn();
 }
 
 // What a predecessor left in slots that nobody uses.

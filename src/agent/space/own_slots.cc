@@ -7,6 +7,14 @@
 #include "format/image_record.h"
 
 namespace kedge {
+namespace {
+
+// Where the next one may begin.
+uint64_t EndOf(const OwnRange& range) {
+  return std::min(range.unit->info().slot_bytes, range.offset + AlignChunkOffset(range.bytes));
+}
+
+}  // namespace
 
 void OwnSlots::CloseIn(TierUnit* unit) {
   auto found = open_.find(unit);
@@ -41,19 +49,20 @@ bool OwnSlots::OpenSlot(TierUnit* unit, uint64_t bytes) {
   return true;
 }
 
-void OwnSlots::Grow(TierUnit* unit, Open& open, uint64_t bytes) {
-  if (open.grows) return;
-  open.grows = true;
+bool OwnSlots::Grow(TierUnit* unit, Open& open, uint64_t bytes) {
+  if (open.grows) return true;
   const uint64_t doubled_bytes = 2 * unit->space->BackedIn(open.slot);
-  memory_.Grow(unit, open.slot, std::max(bytes, doubled_bytes),
-               [this, unit, slot = open.slot, slot_generation = open.slot_generation](bool grown) {
-                 const auto found = open_.find(unit);
-                 if (found != open_.end() && found->second.slot == slot && found->second.slot_generation == slot_generation) {
-                   found->second.grows = false;
-                   if (!grown) CloseIn(unit);
-                 }
-                 assignment_.Pump();
-               });
+  open.grows =
+      memory_.Grow(unit, open.slot, std::max(bytes, doubled_bytes),
+                   [this, unit, slot = open.slot, slot_generation = open.slot_generation](bool grown) {
+                     const auto found = open_.find(unit);
+                     if (found != open_.end() && found->second.slot == slot && found->second.slot_generation == slot_generation) {
+                       found->second.grows = false;
+                       if (!grown) CloseIn(unit);
+                     }
+                     assignment_.Pump();
+                   });
+  return open.grows;
 }
 
 std::optional<OwnRange> OwnSlots::Take(const std::vector<TierUnit*>& tiers, uint64_t bytes) {
@@ -61,17 +70,18 @@ std::optional<OwnRange> OwnSlots::Take(const std::vector<TierUnit*>& tiers, uint
     const uint64_t slot_bytes = unit->info().slot_bytes;
     if (unit->lost || bytes > slot_bytes) continue;
     auto open = open_.find(unit);
-    if (open == open_.end() || bytes > slot_bytes - open->second.used) {
+    bool is_enough = open != open_.end() && bytes <= slot_bytes - open->second.used;
+    if (is_enough && open->second.used + bytes > unit->space->BackedIn(open->second.slot)) {
+      is_enough = Grow(unit, open->second, open->second.used + bytes);
+      if (is_enough) continue;
+    }
+    if (!is_enough) {
       if (!OpenSlot(unit, bytes)) continue;
       open = open_.find(unit);
     }
     Open& place = open->second;
-    if (place.used + bytes > unit->space->BackedIn(place.slot)) {
-      Grow(unit, place, place.used + bytes);
-      continue;
-    }
     const OwnRange range{unit, place.slot, place.slot_generation, place.used, bytes};
-    place.used = std::min(slot_bytes, place.used + AlignChunkOffset(bytes));
+    place.used = EndOf(range);
     unit->space->AddChunk(range.slot);
     if (slot_bytes - place.used < kChunkAlignment) CloseIn(unit);
     return range;
@@ -91,7 +101,7 @@ std::optional<std::vector<OwnRange>> OwnSlots::TakeAll(const std::vector<TierUni
       if (!range.has_value() && !unit->lost) range = Take(tiers, std::min(bytes, unit->info().slot_bytes));
     }
     if (!range.has_value()) {
-      ReleaseAll(ranges);
+      GiveBackAll(ranges);
       return std::nullopt;
     }
     bytes -= range->bytes;
@@ -114,6 +124,19 @@ void OwnSlots::Release(const OwnRange& range, bool pinned) {
   range.unit->space->RemoveChunk(range.slot, pinned);
   const auto open = open_.find(range.unit);
   if (open != open_.end() && open->second.slot == range.slot && range.unit->space->ChunksIn(range.slot) == 0) CloseIn(range.unit);
+}
+
+void OwnSlots::GiveBack(const OwnRange& range) {
+  const auto open = open_.find(range.unit);
+  const bool grows = open != open_.end() && open->second.slot == range.slot &&
+                     open->second.slot_generation == range.slot_generation && open->second.grows;
+  if (!grows) return Release(range);
+  range.unit->space->RemoveChunk(range.slot, /*pinned=*/true);
+  if (open->second.used == EndOf(range)) open->second.used = range.offset;
+}
+
+void OwnSlots::GiveBackAll(const std::vector<OwnRange>& ranges) {
+  for (auto range = ranges.rbegin(); range != ranges.rend(); ++range) GiveBack(*range);
 }
 
 void OwnSlots::ReleaseAll(const std::vector<OwnRange>& ranges, bool pinned) {

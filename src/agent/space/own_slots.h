@@ -31,6 +31,10 @@ class OwnSlots {
   // The same when there is another record of it: the range is counted again. False: the slot holds something else by now.
   bool Claim(const OwnRange& range);
   void Release(const OwnRange& range, bool pinned = true);
+  // As if it had not been taken: who asks for as much again gets the same place, if that is being backed meanwhile. REQUIRES:
+  // nobody has been told of it. What was taken last goes first.
+  void GiveBack(const OwnRange& range);
+  void GiveBackAll(const std::vector<OwnRange>& ranges);
   void ReleaseAll(const std::vector<OwnRange>& ranges, bool pinned = true);
   // What is left in the slots of these tiers that small objects go to.
   uint64_t LeftIn(const std::vector<TierUnit*>& tiers) const;
@@ -47,7 +51,8 @@ class OwnSlots {
     bool grows = false;  // it is being backed further
   };
   bool OpenSlot(TierUnit* unit, uint64_t bytes);
-  void Grow(TierUnit* unit, Open& open, uint64_t bytes);
+  // False: it cannot be backed for so much.
+  bool Grow(TierUnit* unit, Open& open, uint64_t bytes);
   void CloseIn(TierUnit* unit);
 
   Assignment& assignment_;
