@@ -27,7 +27,7 @@ class StagingTest : public ProtectTest {
  protected:
   StagingTest() { files::create_directory(folder_); }
   ChildProcess& StartStager(int node, const std::map<std::string, std::string>& environment = {}, const char* flush_rate = "0",
-                            const char* pool_size = "256MiB") {
+                            const char* pool_size = "64MiB") {
     std::vector<std::string> command = nodes_.AgentCommand(node, pool_size);
     command.insert(command.end(), {"--set", "agent.staging=" + folder_, "--set", "flush.rate=" + std::string(flush_rate)});
     stagers_.push_back(std::make_unique<ChildProcess>(command, environment, nodes_.NewOutput()));
@@ -283,7 +283,7 @@ TEST_F(StagingRelease, TheNodesLeaveAsSoonAsTheirImagesAreHeld) {
 }
 
 TEST_F(StagingRelease, HoldsNothingThatIsStored) {
-  StartStager(2, {}, "6MiB");
+  StartStager(2, {}, kSlowly);
   TakeAndEnd();
   ExpectNodesLeave();
   auto wait = nodes_.Tool(2, {"wait", "--timeout", "60s"});
