@@ -97,6 +97,8 @@ std::vector<std::string> LevelsOptions::ArgumentsFor(const std::string& of_phase
                                         lose,
                                         "--repetitions",
                                         fmt::format("{}", repetitions),
+                                        "--warmups",
+                                        fmt::format("{}", warmups),
                                         "--provider",
                                         provider,
                                         "--phase",
@@ -135,6 +137,9 @@ bool ParseLevelsOptions(int argc, char** argv, LevelsOptions* options, int* code
       "--cold-spares", options->cold_spares,
       "the restart starts the agents of the nodes that take a lost one's place, instead of finding them as after `kedge run`");
   app.add_option("--repetitions", options->repetitions, "measured checkpoints")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app.add_option("--warmups", options->warmups, "checkpoints before those, the first of them reported apart")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   app.add_option("--provider", options->provider, "libfabric provider of the reference")->capture_default_str();

@@ -19,6 +19,7 @@ struct LevelsOptions {
   std::string bytes = "256MiB";
   std::string lose = "1";  // nodes, by index; empty: none, and no restart is measured
   int repetitions = 3;
+  int warmups = 1;
   bool cold_spares = false;
   std::string provider = "tcp";
   std::string overrides;

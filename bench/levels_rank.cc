@@ -161,7 +161,7 @@ void LevelsRank::MeasureReferences() {
 void LevelsRank::MeasureLocal() {
   kedge_context* context = Init("kedge-bench-local", "protect.scheme=none\n");
   AwaitMemory();
-  for (int i = -1; i < options_.repetitions; ++i) {
+  for (int i = -options_.warmups; i < options_.repetitions; ++i) {
     FillPattern(rank_, ++version_, &data_);
     const double blocked = TimeTogether(
         [&] { return TimeCall([&] { Check(kedge_checkpoint(context, kVersionName, version_, 0), "checkpoint"); }); });
@@ -176,7 +176,7 @@ void LevelsRank::MeasureLocal() {
 void LevelsRank::MeasureProtected() {
   kedge_context* context = Init("kedge-bench-levels", options_.ProtectOverrides());
   AwaitMemory();
-  for (int i = -1; i < options_.repetitions; ++i) {
+  for (int i = -options_.warmups; i < options_.repetitions; ++i) {
     FillPattern(rank_, ++version_, &data_);
     MPI_Barrier(MPI_COMM_WORLD);
     const double start = Now();
@@ -184,6 +184,7 @@ void LevelsRank::MeasureProtected() {
     const double blocked = Now() - start;
     Check(kedge_wait(context, kVersionName, version_, KEDGE_LEVEL_NODE, kWaitTimeoutSeconds), "wait for level NODE");
     const double is_protected = Slowest(Now() - start);
+    if (i < 0 && i > -options_.warmups) continue;
     const std::string prefix = i < 0 ? "first_" : "";
     measures_.Add(prefix + "blocked_seconds", Slowest(blocked));
     measures_.Add(prefix + "protected_seconds", is_protected);
