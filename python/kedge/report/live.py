@@ -146,7 +146,7 @@ def serve(sources: Sources, word: str, job: str, port: int, interval: float) -> 
         teller.start()
         try:
             print(f"{server.url}", flush=True)
-            print("kedge report: the page is at the address above, for this machine alone; Ctrl-C ends it", file=sys.stderr, flush=True)
+            print("The page is at the address above, for this machine alone. Ctrl-C ends it.", file=sys.stderr, flush=True)
             signal.sigwait(ends)
         finally:
             watch.end()
