@@ -143,9 +143,9 @@ typedef struct kedge_region_info {
   int column_major;    /* 1 when the first index runs fastest (Fortran) */
   int dimensions;      /* 0: unknown; else the number of valid entries below; the product is the element count */
   int64_t shape[KEDGE_MAX_DIMENSIONS];
-  /* Of the global array that this is a part of, and where this begins in it; all 0: it is part of none. The array has the name of
-   * the region as far as a bracket (blocks of one rank are field[0], field[1], ...), or its id. What is part of one comes back on
-   * another number of ranks, too (kedge_restart). */
+  /* Of the global array that this is a part of, and where this begins in it; all 0: it is part of none, or of one that has no
+   * element now. The array has the name of the region as far as a bracket (blocks of one rank are field[0], field[1], ...), or
+   * its id. What is part of one comes back on another number of ranks, too (kedge_restart). */
   int64_t global_shape[KEDGE_MAX_DIMENSIONS];
   int64_t global_offset[KEDGE_MAX_DIMENSIONS];
   int reinterpret;    /* 1: a restart takes as many bytes that were saved as another type or shape; not stored */

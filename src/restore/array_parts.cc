@@ -119,8 +119,12 @@ Result<std::vector<TakenBoxes>> SavedArrays::Plan(const Region& wanted, uint32_t
     return Status(Code::kMismatch, fmt::format("region {} (array '{}'): {}", wanted.id, ArrayNameOf(wanted), why));
   };
   const auto box = PartOf(wanted);
-  if (!box) return mismatch("it has no global shape, which says what of it comes back on another number of ranks");
   const auto found = by_name_.find(ArrayNameOf(wanted));
+  // The global shape of an array without elements says nothing: all 0 is none, too.
+  const auto is_empty = [](const SavedPart& part) { return part.region.bytes == 0; };
+  if (wanted.bytes == 0 && found != by_name_.end() && std::ranges::all_of(found->second, is_empty))
+    return std::vector<TakenBoxes>{};
+  if (!box) return mismatch("it has no global shape, which says what of it comes back on another number of ranks");
   if (found == by_name_.end()) return mismatch("it is not in the checkpoint");
   const std::vector<SavedPart>& parts = found->second;
   const auto first = std::ranges::lower_bound(parts, first_rank, {}, &SavedPart::rank);

@@ -264,6 +264,13 @@ TEST(ArrayParts, WhatIsNotThereIsNamed) {
   EXPECT_NE(without.status().message().find("saved without a global shape (rank 1)"), std::string::npos);
 }
 
+TEST(ArrayParts, WhatNobodyHasAnElementOfComesBackOnAnyNumberOfRanks) {
+  const Images images = {{RegionOf(0, "list", {}, {}, {0})}, {RegionOf(0, "list", {}, {}, {0})}};
+  EXPECT_TRUE(SavedOf(images).Plan(RegionOf(0, "list", {}, {}, {0}), 0).value().empty());
+  const Images one_has = {{RegionOf(0, "list", {}, {}, {0})}, {RegionOf(0, "list", {}, {}, {3})}};
+  EXPECT_EQ(SavedOf(one_has).Plan(RegionOf(0, "list", {}, {}, {0}), 0).status().code(), Code::kMismatch);
+}
+
 // Longer than what is read at a time: parts that are wanted as they are, of which rows are, and of which nothing is.
 TEST(ArrayParts, RowsAreTakenOutOfLongExtents) {
   const auto block = [](int64_t row, int64_t rows, int64_t column, int64_t columns, int64_t halo) {

@@ -94,6 +94,26 @@ def test_blocks_in_turns_become_others() -> None:
     with_ranks(3, restore)
 
 
+def test_a_list_that_is_empty_on_all_ranks_comes_back_on_others() -> None:
+    def protect(context: Context) -> NDArray[np.int64]:
+        items = np.zeros(0, dtype=np.int64)
+        context.protect(0, items, "items", global_shape=(0,), global_offset=(0,))
+        return items
+
+    def save(context: Context, rank: int) -> None:
+        items = protect(context)
+        context.checkpoint("list", 1)
+        context.wait("list", 1)
+        assert items.size == 0
+
+    def restore(context: Context, rank: int) -> None:
+        protect(context)
+        assert context.restart("list") == 1
+
+    with_ranks(2, save)
+    with_ranks(3, restore)
+
+
 def test_what_cannot_be_divided_is_named_before_anything_is_overwritten() -> None:
     def save(context: Context, rank: int) -> None:
         context.protect(0, np.array([rank]), "own")
