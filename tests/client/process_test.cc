@@ -18,7 +18,17 @@ namespace {
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
-class ProcessTest : public ApiTest {};
+class ProcessTest : public ApiTest {
+ protected:
+  // The times of the job's attempts in the store are so far from now.
+  void DateAttempts(std::chrono::hours from_now) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_.store())) {
+      if (entry.is_regular_file() && entry.path().parent_path().filename() == "attempts") {
+        std::filesystem::last_write_time(entry.path(), std::filesystem::file_time_type::clock::now() + from_now);
+      }
+    }
+  }
+};
 INSTANTIATE_TEST_SUITE_P(Modes, ProcessTest, ::testing::Values(kInline, kAgent), ModeName);
 
 // Whether the file is there within ten seconds.
@@ -61,6 +71,15 @@ TEST_P(ProcessTest, AForkedChildIsRefusedAndTheParentGoesOn) {
   EXPECT_EQ(value, 6);
 }
 
+TEST_P(ProcessTest, NobodyIsToldOfTheLeaseOfAHolderThatHasEnded) {
+  Close(Open());
+  DateAttempts(-std::chrono::hours(1));
+  ::testing::internal::CaptureStderr();
+  const kedge_context* context = Open();
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  EXPECT_NE(context, nullptr);
+}
+
 // Its machine shows that it lives, and its record's time says nothing: a clock was set back since.
 TEST_P(ProcessTest, AHolderThatHangsIsTakenOverWhateverTheTimeOfItsRecordSays) {
   const pid_t holder = fork();
@@ -71,11 +90,7 @@ TEST_P(ProcessTest, AHolderThatHangsIsTakenOverWhateverTheTimeOfItsRecordSays) {
   }
   int status = 0;
   ASSERT_EQ(waitpid(holder, &status, WUNTRACED), holder);
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_.store())) {
-    if (entry.is_regular_file() && entry.path().parent_path().filename() == "attempts") {
-      std::filesystem::last_write_time(entry.path(), std::filesystem::file_time_type::clock::now() + std::chrono::hours(24));
-    }
-  }
+  DateAttempts(std::chrono::hours(24));
   Open("job.lease=1s\n");
   kill(holder, SIGKILL);
   waitpid(holder, &status, 0);

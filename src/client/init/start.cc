@@ -163,7 +163,7 @@ Status Acquire(const Core& core, const Catalog& catalog, const std::vector<Known
   if (!holder) WarnOfOtherStores(core, catalog, GoingOn(known));
   request.newer_than = on_nodes.attempt;
   // A holder is seen to live or not, or its lease must tell, which takes as long as that is.
-  if (holder && (holder->life == Life::kLeased || LooksSilent(catalog, holder->record))) {
+  if (holder && holder->life != Life::kDead && (holder->life == Life::kLeased || LooksSilent(catalog, holder->record))) {
     request.wait = LeasePatience(holder->record.lease_seconds);
     LogWarning("client", "job {}: waiting up to {} to see whether the lease of attempt {} on {} is renewed", request.job,
                FormatDuration(request.wait), holder->record.attempt, holder->record.host);
