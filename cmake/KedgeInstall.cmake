@@ -144,6 +144,8 @@ if(NOT SKBUILD)
     PATTERN CMakeLists.txt EXCLUDE PATTERN run EXCLUDE PATTERN support EXCLUDE PATTERN __pycache__ EXCLUDE)
   install(FILES ${PROJECT_SOURCE_DIR}/bindings/fortran/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/bindings/fortran)
   install(FILES ${PROJECT_SOURCE_DIR}/packaging/examples/CMakeLists.txt DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
+  install(CODE "set(PAGES_FOLDER ${CMAKE_INSTALL_DOCDIR})\nset(INCLUDE_FOLDER ${CMAKE_INSTALL_INCLUDEDIR})")
+  install(SCRIPT ${PROJECT_SOURCE_DIR}/cmake/InstalledPages.cmake)
 endif()
 
 # For an operator's burst buffers.

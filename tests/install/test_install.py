@@ -16,7 +16,6 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ["BUILD_FOLDER"])
 COMPILERS = {"C": "mpicc", "CXX": "mpicxx", "Fortran": "mpifort"}
 COMPONENTS = {"openmpi": "mpi", "mpich": "mpi-mpich"}
-SOURCES = {"include", "packaging", "src", "tests", "CMakeLists.txt"}
 LAUNCHERS = {"openmpi": ["mpirun.openmpi", "-n", "2"], "mpich": ["mpiexec.mpich", "-n", "2"]}
 
 
@@ -196,14 +195,12 @@ def test_the_examples_build_from_the_prefix(prefix: Path, tmp_path: Path, mpi: s
 
 
 def test_links_between_installed_pages_lead_somewhere(prefix: Path) -> None:
-    """But for those into the source."""
     folder = prefix / "share" / "doc" / "kedge"
     pages = [*folder.glob("*.md"), *folder.glob("docs/*.md"), *folder.glob("[be]*/**/*.md")]
     assert {path.name for path in pages} >= {"README.md", "install.md", "tutorial.md", "how-to.md", "reference.md"}
     for page in pages:
         for link in re.findall(r"[^\[]\]\((?!https?:|#)([^)#]+)", page.read_text()):
-            there = (page.parent / link).resolve()
-            assert there.exists() or there.relative_to(folder).parts[0] in SOURCES, f"{page}: {link}"
+            assert (page.parent / link).exists(), f"{page}: {link}"
 
 
 def test_a_job_of_fmi_and_its_launcher(prefix: Path, agent_program: Callable[[], Path], tmp_path: Path) -> None:
