@@ -625,8 +625,9 @@ contains
     call load_begin_int64(context, name, int(version, int64), stat)
   end subroutine load_begin_int32
 
-  ! Size, and where asked for shape, type and name, of a saved region, before memory is allocated for it.
-  subroutine kedge_saved_region(context, id, bytes, stat, shape, element_type, name)
+  ! Size, and where asked for shape, type and name, of a saved region, before memory is allocated for it. Of the global array that
+  ! it was a part of, the shape, and where it began in it, from 0; all 0: of none.
+  subroutine kedge_saved_region(context, id, bytes, stat, shape, element_type, name, global_shape, global_offset)
     type(kedge_context), intent(in) :: context
     integer, intent(in) :: id
     integer(int64), intent(out) :: bytes
@@ -634,6 +635,7 @@ contains
     integer(int64), allocatable, intent(out), optional :: shape(:)
     integer, intent(out), optional :: element_type
     character(len=:), allocatable, intent(out), optional :: name
+    integer(int64), allocatable, intent(out), optional :: global_shape(:), global_offset(:)
     type(kedge_region_info) :: info
     integer(c_size_t) :: size_bytes
     info%struct_size = c_sizeof(info)
@@ -643,6 +645,8 @@ contains
     if (present(shape)) shape = info%shape(1:info%dimensions)
     if (present(element_type)) element_type = info%element_type
     if (present(name)) name = copy_text(info%name)
+    if (present(global_shape)) global_shape = info%global_shape(1:info%dimensions)
+    if (present(global_offset)) global_offset = info%global_offset(1:info%dimensions)
   end subroutine kedge_saved_region
 
   subroutine kedge_restart_part(context, selection, stat, ids)

@@ -20,6 +20,7 @@
 #error "kedge.hpp needs C++17: compile with -std=c++17 or later, or use kedge.h"
 #endif
 
+#include <algorithm>
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
@@ -188,6 +189,9 @@ struct SavedRegion {
   kedge_type type = KEDGE_TYPE_BYTES;
   std::string name;
   std::vector<int64_t> shape;
+  // Of the global array that it was a part of, and where it began in it; empty: of none.
+  std::vector<int64_t> global_shape;
+  std::vector<int64_t> global_offset;
 };
 
 // Where a serializer writes to, and a deserializer reads from. Valid during the call only.
@@ -501,6 +505,11 @@ class Context {
     saved.type = info.type;
     if (info.name != nullptr) saved.name = info.name;
     saved.shape.assign(info.shape, info.shape + info.dimensions);
+    const auto end = info.global_shape + info.dimensions;
+    if (std::any_of(info.global_shape, end, [](int64_t extent) { return extent != 0; })) {
+      saved.global_shape.assign(info.global_shape, end);
+      saved.global_offset.assign(info.global_offset, info.global_offset + info.dimensions);
+    }
     return saved;
   }
   Expected<void> RestartSome(Span<const int> ids) {

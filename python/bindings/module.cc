@@ -318,17 +318,21 @@ class Context {
     return ids;
   }
 
-  // (bytes, type, shape, column_major, name or None)
+  // (bytes, type, shape, column_major, name or None, global shape, global offset)
   nb::tuple SavedRegion(int id) {
     kedge_context* context = Live();
     size_t bytes = 0;
     kedge_region_info info{};
     info.struct_size = sizeof(info);
     Check(Unlocked([&] { return kedge_saved_region(context, id, &bytes, &info); }));
-    nb::list shape;
-    for (int i = 0; i < info.dimensions; ++i) shape.append(info.shape[i]);
+    const auto numbers = [&](const int64_t* values) {
+      nb::list list;
+      for (int i = 0; i < info.dimensions; ++i) list.append(values[i]);
+      return nb::tuple(list);
+    };
     const nb::object name = info.name != nullptr && info.name[0] != '\0' ? nb::object(nb::str(info.name)) : nb::none();
-    return nb::make_tuple(bytes, static_cast<int>(info.type), nb::tuple(shape), info.column_major != 0, name);
+    return nb::make_tuple(bytes, static_cast<int>(info.type), numbers(info.shape), info.column_major != 0, name,
+                          numbers(info.global_shape), numbers(info.global_offset));
   }
 
   void Cleanup(std::optional<std::string> name) {

@@ -11,7 +11,7 @@ import enum
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -95,7 +95,10 @@ _DTYPES: tuple[str, ...] = (
 
 @dataclass(frozen=True)
 class SavedRegion:
-    """One region of a saved image: ``shape`` is () for a scalar and None where only the bytes are known."""
+    """One region of a saved image: ``shape`` is () for a scalar and None where only the bytes are known.
+
+    ``global_shape`` is that of the global array that it was a part of, ``global_offset`` where it began in it; None: of none.
+    """
 
     id: int
     name: str | None
@@ -103,6 +106,8 @@ class SavedRegion:
     dtype: np.dtype[Any]
     shape: tuple[int, ...] | None
     column_major: bool
+    global_shape: tuple[int, ...] | None = None
+    global_offset: tuple[int, ...] | None = None
 
     @property
     def fitting_shape(self) -> tuple[int, ...]:
@@ -149,10 +154,11 @@ class Restart:
 
     def region(self, region_id: int) -> SavedRegion:
         """Size, type and shape of one saved region, before memory for it is allocated."""
-        size, type_code, shape, column_major, name = self._handle.saved_region(region_id)
+        size, type_code, shape, column_major, name, whole, offset = self._handle.saved_region(region_id)
         dtype = np.dtype(_DTYPES[type_code])
         is_known = type_code != 0 or bool(shape)
-        return SavedRegion(region_id, name, size, dtype, tuple(shape) if is_known else None, column_major)
+        saved = SavedRegion(region_id, name, size, dtype, tuple(shape) if is_known else None, column_major)
+        return replace(saved, global_shape=whole, global_offset=offset) if any(whole) else saved
 
     def part(self, *ids: int) -> None:
         """Restores these regions into the arrays protected under the same ids; without arguments, the rest."""
@@ -436,6 +442,11 @@ class Context:
 
         With ``rank`` another rank's image is read, and the call is this process's own; without, it is collective.
         """
+        with self._loading(name, version, rank) as saved:
+            return self._read(saved)
+
+    @contextmanager
+    def _loading(self, name: str, version: int, rank: int | None) -> Iterator[Restart]:
         handle = self._handle
         if rank is not None:
             handle.restart_as(rank)
@@ -443,10 +454,15 @@ class Context:
             with self.group("kedge.load"):
                 handle.load_begin(name, version)
                 with self._restart():
-                    return self._read(Restart(handle))
+                    yield Restart(handle)
         finally:
             if rank is not None:
                 handle.restart_as(-1)
+
+    def look(self, name: str, version: int, rank: int | None = None) -> dict[int, SavedRegion]:
+        """What a version's image has, by id: sizes, shapes and global shapes. Reads no region; else as ``load``."""
+        with self._loading(name, version, rank) as saved:
+            return saved.regions
 
     def _read(self, saved: Restart) -> dict[int | str, NDArray[Any]]:
         arrays: dict[int | str, NDArray[Any]] = {}

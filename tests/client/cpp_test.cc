@@ -25,7 +25,8 @@ TEST_F(CppTest, ProtectCheckpointRestart) {
   {
     auto context = Context::Open(Options());
     ASSERT_TRUE(context) << context.error().message();
-    ASSERT_TRUE(context->Protect(0, std::span(field), {.name = "field", .shape = {10, 10}}));
+    ASSERT_TRUE(context->Protect(0, std::span(field),
+                                 {.name = "field", .shape = {10, 10}, .global_shape = {30, 10}, .global_offset = {20, 0}}));
     ASSERT_TRUE(context->Protect(1, step));
     ASSERT_TRUE(context->Checkpoint("state", 7));
     ASSERT_TRUE(context->Wait());
@@ -41,6 +42,9 @@ TEST_F(CppTest, ProtectCheckpointRestart) {
   EXPECT_EQ(saved->type, KEDGE_TYPE_FLOAT64);
   EXPECT_EQ(saved->name, "field");
   EXPECT_EQ(saved->shape, (std::vector<int64_t>{10, 10}));
+  EXPECT_EQ(saved->global_shape, (std::vector<int64_t>{30, 10}));
+  EXPECT_EQ(saved->global_offset, (std::vector<int64_t>{20, 0}));
+  EXPECT_TRUE(context->Saved(1)->global_shape.empty());
   ASSERT_TRUE(context->RestartEnd());
   field.assign(100, 0.0);
   step = 0;

@@ -18,6 +18,7 @@ program refusals
   type(particle), target :: particles(3)
   integer :: stat, version
   integer(int64) :: bytes
+  integer(int64), allocatable :: whole(:), offset(:)
 
   call kedge_init(context, stat)
   call need(stat == kedge_ok, 'init')
@@ -68,7 +69,8 @@ program refusals
   call kedge_restart_begin(context, 'refusals', 1_int64, stat)
   call kedge_saved_region(context, 1, bytes, stat)
   call need(stat == kedge_ok .and. bytes == 48, 'the column is 48 bytes')
-  call kedge_saved_region(context, 2, bytes, stat)
+  call kedge_saved_region(context, 2, bytes, stat, global_shape=whole, global_offset=offset)
+  call need(all(whole == [12_int64, 2_int64]) .and. all(offset == [6_int64, 0_int64]), 'the place in the global array')
   call need(stat == kedge_ok .and. bytes == 96, 'two columns are 96 bytes')
   call kedge_saved_region(context, 3, bytes, stat)
   call need(stat == kedge_ok .and. bytes == 0, 'no elements are no bytes')

@@ -94,6 +94,28 @@ def test_blocks_in_turns_become_others() -> None:
     with_ranks(3, restore)
 
 
+def test_lists_of_another_length_on_each_rank_are_divided_anew() -> None:
+    """As docs/how-to.md has it: their whole length is asked for before anything is protected."""
+
+    def save(context: Context, rank: int) -> None:
+        items = np.arange(rank * 10, rank * 10 + rank, dtype=np.int64)
+        context.protect(0, items, "items", global_shape=(6,), global_offset=(rank * (rank - 1) // 2,))
+        context.checkpoint("list", 1)
+        context.wait("list", 1)
+
+    def restore(context: Context, rank: int) -> None:
+        whole = context.look("list", 1, rank=3)[0]
+        assert whole.global_shape == (6,) and whole.global_offset == (3,) and whole.shape == (3,)
+        share = slice(rank * 6 // 5, (rank + 1) * 6 // 5)
+        items = np.zeros(share.stop - share.start, dtype=np.int64)
+        context.protect(0, items, "items", global_shape=whole.global_shape, global_offset=(share.start,))
+        assert context.restart("list") == 1
+        assert (items == np.array([10, 20, 21, 30, 31, 32])[share]).all()
+
+    with_ranks(4, save)
+    with_ranks(5, restore)
+
+
 def test_a_list_that_is_empty_on_all_ranks_comes_back_on_others() -> None:
     def protect(context: Context) -> NDArray[np.int64]:
         items = np.zeros(0, dtype=np.int64)
