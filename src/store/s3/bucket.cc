@@ -60,6 +60,21 @@ void RetryBudget::GiveBack() {
   if (tenths_.load(std::memory_order_relaxed) < kTenths) tenths_.fetch_add(1);
 }
 
+void Presence::OnAnswer(int64_t now_ns) {
+  answered_ns_ = now_ns;
+  asked_ns_ = 0;
+}
+
+void Presence::OnNoAnswer(int64_t begin_ns, int64_t now_ns) {
+  if (answered_ns_ < begin_ns) asked_ns_ = now_ns;
+}
+
+bool Presence::MayAsk(int64_t now_ns) {
+  int64_t asked = asked_ns_;
+  if (asked == 0) return true;
+  return Duration(now_ns - asked) >= rest_ && asked_ns_.compare_exchange_strong(asked, now_ns);
+}
+
 struct Bucket::Call {
   Request request;
   Done done;
@@ -95,7 +110,11 @@ void Bucket::Start(Request request, Done done) {
   call->request = std::move(request);
   call->done = std::move(done);
   call->begin_ns = SystemClock().NowNs();
-  const Status begun = Begin();
+  Status begun = Begin();
+  if (begun.ok() && !presence_.MayAsk(call->begin_ns)) {
+    begun = Status(Code::kUnavailable, fmt::format("{}: the server at {} does not answer, and is asked again in a moment",
+                                                   Describe(call->request.key), location_.BaseUrl()));
+  }
   Result<Keys> keys = begun.ok() ? credentials_->Get() : Result<Keys>(begun);
   if (!keys.ok()) {
     Reply reply;
@@ -185,6 +204,8 @@ void Bucket::OnAnswer(const std::shared_ptr<Call>& call, Result<HttpAnswer> answ
     const bool is_late = answer.status().code() == Code::kTimeout;
     reply.status = is_late ? Status(Code::kUnavailable, answer.status().message()) : answer.status();
   }
+  const int64_t now_ns = SystemClock().NowNs();
+  if (reply.http_status != 0) presence_.OnAnswer(now_ns);
   if (reply.status.ok()) {
     budget_.GiveBack();
     return call->done(std::move(reply));
@@ -195,8 +216,9 @@ void Bucket::OnAnswer(const std::shared_ptr<Call>& call, Result<HttpAnswer> answ
   }
   if (reply.error_code == "ExpiredToken" || reply.error_code == "InvalidAccessKeyId") credentials_->Forget();
   const Duration pause = PauseBefore(*call, reply);
-  const bool has_time = Duration(SystemClock().NowNs() - call->begin_ns) + pause < options_.patience;
+  const bool has_time = !presence_.is_away() && Duration(now_ns - call->begin_ns) + pause < options_.patience;
   if (!IsRepeated(reply) || !has_time || !budget_.Take()) {
+    if (reply.http_status == 0 && IsRepeated(reply) && !has_time) presence_.OnNoAnswer(call->begin_ns, now_ns);
     if (call->tries > 1) reply.status = reply.status.WithContext(fmt::format("tried {} times", call->tries));
     return call->done(std::move(reply));
   }

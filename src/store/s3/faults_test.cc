@@ -184,6 +184,32 @@ TEST_F(S3Faults, AStoreInTroubleIsLeftAloneAfterAWhile) {
   EXPECT_LT(proxy_.Requests().size(), 30u) << "pauses grow";
 }
 
+// Whoever asks for several things waits once.
+TEST_F(S3Faults, AServerThatIsAwayIsAskedNowAndThen) {
+  proxy_.Use([](size_t, const std::string&) { return Fault::kCutBefore; });
+  impatient_.patience = std::chrono::seconds(1);
+  impatient_.rest = std::chrono::seconds(2);
+  const auto store = StoreAt(NewPrefix());
+  EXPECT_EQ(store->Get("record", 10).status().code(), Code::kUnavailable);
+  const int64_t begin_ns = SystemClock().NowNs();
+  const size_t made = proxy_.Requests().size();
+  EXPECT_GT(made, 1u);
+  for (int i = 0; i < 20; ++i) {
+    const Status status = store->Get("record", 10).status();
+    EXPECT_EQ(status.code(), Code::kUnavailable);
+    EXPECT_NE(status.message().find("does not answer"), std::string::npos) << status.ToString();
+  }
+  EXPECT_LT(ToSeconds(Duration(SystemClock().NowNs() - begin_ns)), 1);
+  EXPECT_EQ(proxy_.Requests().size(), made);
+  std::this_thread::sleep_for(std::chrono::milliseconds(2100));
+  EXPECT_EQ(store->Get("record", 10).status().code(), Code::kUnavailable);
+  EXPECT_EQ(proxy_.Requests().size(), made + 1) << "asked once";
+  proxy_.Use(nullptr);
+  std::this_thread::sleep_for(std::chrono::milliseconds(2100));
+  EXPECT_EQ(store->Get("record", 10).status().code(), Code::kNotFound);
+  EXPECT_EQ(store->Get("record", 10).status().code(), Code::kNotFound);
+}
+
 TEST_F(S3Faults, AnUploadThatFailsForGoodLeavesNothing) {
   proxy_.Use([](size_t, const std::string& line) {
     return line.find("partNumber=2") != std::string::npos ? Fault::kError500 : Fault::kNone;
