@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "tests/histories/bucket_server.h"
 #include "tests/histories/generator.h"
 #include "tests/histories/real_world.h"
 #include "tests/histories/shrinker.h"
@@ -54,7 +55,7 @@ void PlayShare(const CampaignOptions& options, int share, int output) {
     if (stopping || (options.seconds > 0 && SecondsSince(begin) > options.seconds)) break;
     std::string told;
     const auto tell = [&told](const std::string& text) { told += text + "\n"; };
-    const auto violation = PlayFresh(Generate(seed, options.real), options.real, {tell, options.ignored, &stopping});
+    const auto violation = PlayFresh(GenerateHere(seed, options.real), options.real, {tell, options.ignored, &stopping});
     if (stopping) break;
     if (violation && !options.found_folder.empty()) std::ofstream(fmt::format("{}/{}.log", options.found_folder, seed)) << told;
     const std::string line =
@@ -72,6 +73,13 @@ class Campaign {
     if (!options_.found_folder.empty()) std::filesystem::create_directories(options_.found_folder);
     StopOn(SIGTERM);
     StopOn(SIGINT);
+    if (options_.real && !BucketServer::IsHere()) {
+      std::printf(
+          "NO HISTORY HAS ITS STORE IN A BUCKET: this machine has no versitygw (scripts/setup long makes it, with Go). Those "
+          "that "
+          "would have it there have it in a folder.\n");
+      std::fflush(stdout);
+    }
     std::vector<pollfd> outputs;
     for (int share = 0; share < options_.processes; ++share) {
       int ends[2];
@@ -132,6 +140,7 @@ class Campaign {
     ++result_.played;
     const size_t after_seed = line.find(' '), after_kind = line.find(' ', after_seed + 1);
     const uint64_t seed = std::stoull(line.substr(0, after_seed));
+    if (!GenerateHere(seed, options_.real).setup.bucket.empty()) ++result_.in_bucket;
     const std::string kind = line.substr(after_seed + 1, after_kind - after_seed - 1);
     if (kind == "-") return;
     std::printf("seed %llu: %s: %s\n", static_cast<unsigned long long>(seed), kind.c_str(), line.substr(after_kind + 1).c_str());
@@ -149,7 +158,7 @@ class Campaign {
     };
     const int plays = options_.real ? kShrinkPlaysReal : kShrinkPlaysSimulated;
     const std::string text =
-        Documented(Shrink(Generate(seed, options_.real), still_breaks, plays), violation, seed, options_.real);
+        Documented(Shrink(GenerateHere(seed, options_.real), still_breaks, plays), violation, seed, options_.real);
     std::printf("%s", text.c_str());
     std::fflush(stdout);
     if (options_.found_folder.empty()) return;
@@ -168,6 +177,12 @@ class Campaign {
 
 std::string ProgramFolder() {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path();
+}
+
+History GenerateHere(uint64_t seed, bool real) {
+  History history = Generate(seed, real);
+  if (!BucketServer::IsHere()) history.setup.bucket.clear();
+  return history;
 }
 
 // What the checker itself cannot do is said like a promise that was broken: nothing of the world is left behind.

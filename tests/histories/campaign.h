@@ -26,12 +26,16 @@ struct CampaignOptions {
 
 struct CampaignResult {
   uint64_t played = 0;
+  uint64_t in_bucket = 0;  // of them
   double seconds = 0;
   std::map<std::string, uint64_t> violations;  // by kind
 };
 
 // The folder of this program, where those that real histories start lie, too.
 std::string ProgramFolder();
+
+// That of a seed. Without a server for buckets on this machine its store is in a folder.
+History GenerateHere(uint64_t seed, bool real);
 
 // In a fresh world that goes with it.
 std::optional<Violation> PlayFresh(const History& history, bool real, const PlayOptions& options);

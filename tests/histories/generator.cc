@@ -14,12 +14,14 @@ namespace {
 
 class Generator {
  public:
-  Generator(uint64_t seed, bool real) : random_(MixSeed(seed, 1)), later_(MixSeed(seed, 2)), real_(real) {}
+  Generator(uint64_t seed, bool real)
+      : random_(MixSeed(seed, 1)), later_(MixSeed(seed, 2)), of_bucket_(MixSeed(seed, 3)), real_(real) {}
 
   History Make() {
     MakeSetup();
     const int launches = 1 + static_cast<int>(random_.Below(3));
     for (int launch = 0; launch < launches; ++launch) Live();
+    if (real_ && of_bucket_.Chance(0.25)) MoveToBucket();
     return std::move(history_);
   }
 
@@ -83,6 +85,29 @@ class Generator {
     if (!has_leaders) return;
     Key("store.stripe", "4KiB");  // so that small versions have them, too
     if (later_.Chance(0.7)) Key("store.leaders", later_.Chance(0.6) ? "1" : "2");
+  }
+
+  // The same life with its store in a bucket, whose server has faults of its own while a version is taken.
+  void MoveToBucket() {
+    Setup& setup = history_.setup;
+    const bool is_roomy = setup.tier.empty() && setup.Key("flush.rate", "").empty();
+    setup.bucket = is_roomy && of_bucket_.Chance(0.3) ? "large" : "small";
+    for (int faults = static_cast<int>(of_bucket_.Below(3)); faults > 0; --faults) BreakBucket();
+  }
+
+  void BreakBucket() {
+    std::vector<Step>& steps = history_.steps;
+    std::vector<size_t> checkpoints;
+    for (size_t at = 0; at < steps.size(); ++at) {
+      if (steps[at].verb == "checkpoint" && !steps[at].late) checkpoints.push_back(at);
+    }
+    if (checkpoints.empty()) return;
+    constexpr const char* kFaults[] = {"away", "still", "cut", "cut"};
+    const size_t begin = checkpoints[of_bucket_.Below(checkpoints.size())];
+    const size_t end = std::min(begin + 1 + of_bucket_.Below(3), steps.size());
+    const char* fault = kFaults[of_bucket_.Below(std::size(kFaults))];
+    steps.insert(steps.begin() + static_cast<ptrdiff_t>(end), ParseStep("store mended"));
+    steps.insert(steps.begin() + static_cast<ptrdiff_t>(begin), ParseStep(fmt::format("store {}", fault)));
   }
 
   // Those of a launch: of parts, whatever number uses as many nodes, since they may protect each other.
@@ -526,7 +551,8 @@ class Generator {
   }
 
   Random random_;
-  Random later_;  // for what came later: other histories of a seed stay as they were
+  Random later_;      // for what came later: other histories of a seed stay as they were
+  Random of_bucket_;  // as later_
   const bool real_;
   History history_;
   int ranks_ = 1;                // of the last launch

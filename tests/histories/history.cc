@@ -17,6 +17,7 @@ const std::set<std::string> kVerbs = {
     "store",    "lose-node", "continue-agent", "delete-pool", "fail-rank",     "die-rank",   "settle",     "power-cut",
     "cut-node", "join-node", "step-clock",     "stop-rank",   "continue-rank", "gc",         "read",       "die-node"};
 const std::set<std::string> kTiers = {"beside", "alone", "scratch"};
+const std::set<std::string> kBuckets = {"small", "large"};
 
 }  // namespace
 
@@ -65,6 +66,7 @@ std::string History::ToString() const {
   std::string text = fmt::format("ranks {}\nnodes {}\n", setup.ranks, setup.nodes);
   if (setup.divided) text += "divided\n";
   if (!setup.tier.empty()) text += "tier " + setup.tier + "\n";
+  if (!setup.bucket.empty()) text += "bucket " + setup.bucket + "\n";
   for (const auto& [key, value] : setup.keys) text += fmt::format("key {} {}\n", key, value);
   for (const Step& step : steps) text += step.ToString() + "\n";
   return text;
@@ -98,6 +100,8 @@ Result<History> ParseHistory(const std::string& text) {
       history.setup.keys.emplace_back(step.words[0], step.words[1]);
     } else if (step.verb == "tier" && step.words.size() == 1 && kTiers.contains(step.words[0])) {
       history.setup.tier = step.words[0];
+    } else if (step.verb == "bucket" && step.words.size() == 1 && kBuckets.contains(step.words[0])) {
+      history.setup.bucket = step.words[0];
     } else if (kVerbs.contains(step.verb)) {
       history.steps.push_back(step);
     } else {

@@ -6,6 +6,8 @@
 //   key schedule.store 2
 //   tier beside|alone|scratch     each node has a directory tier, beside a small pool or alone; or the job has a job.scratch;
 //                                 without the line there is a pool alone (real only)
+//   bucket small|large            the store is a bucket on a server of the world's own, instead of a folder; an image is smaller
+//                                 than a part of an upload, or larger (real only)
 //   launch [ranks 3] [on 0,1]     rank r on the r-th of these nodes; without a list on node r modulo nodes. As many ranks as
 //                                 the setup has, or where they have parts (divided) so many
 //   restart [40] [parts]          of all ranks, at most that version; region by region (not of parts, which come back whole)
@@ -38,6 +40,9 @@
 //   gc                            kedge gc --yes
 //   power-cut                     all processes die, and what was not synced is lost (simulated only)
 //   store away|back|full|broken|read-only|mended
+//                                 away: the folder has another name; or the bucket's server is killed, and back: started again
+//   store still|cut               a bucket's server stands still; some of its connections are cut, before a request has had its
+//                                 effect or after. Until it is mended
 //   flip pool 0 3, flip tier 0 3, flip store 3, flip parity 0
 //                                 the copies of version 3 on node 0: in its pool, or in its directory tier or job.scratch
 //   settle                        until the agents have nothing to do
@@ -64,7 +69,8 @@ struct Setup {
   int ranks = 1;
   int nodes = 1;
   bool divided = false;
-  std::string tier;  // beside, alone or scratch; empty: nodes have a pool and nothing else
+  std::string tier;    // beside, alone or scratch; empty: nodes have a pool and nothing else
+  std::string bucket;  // small or large; empty: the store is a folder
   std::vector<std::pair<std::string, std::string>> keys;
 
   // The key's value, or what it is without one.
@@ -77,7 +83,7 @@ struct Setup {
   // Ranks write to their memory while it is captured, after the call.
   bool CopiesLater() const { return Key("capture.mode", "copy") == "cow"; }
   // An image needs more slots than a rank has ready.
-  bool HasLargeImages() const { return Tracks() || CopiesLater(); }
+  bool HasLargeImages() const { return Tracks() || CopiesLater() || bucket == "large"; }
   // A staging agent writes the nodes' images.
   bool Stages() const { return !Key(kStagingKey, "").empty(); }
   // It has the number that follows the nodes'.

@@ -2,7 +2,9 @@
 // as on a link that carries nothing.
 #include "tests/histories/node_faults.h"
 
+#include <arpa/inet.h>
 #include <dlfcn.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -10,6 +12,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <thread>
@@ -48,16 +51,28 @@ bool IsCutOff() {
   return is_cut;
 }
 
+bool IsOfStore(const sockaddr* address) {
+  static const int store_port = [] {
+    const char* text = std::getenv(kStorePortVariable);
+    return text == nullptr ? 0 : std::atoi(text);
+  }();
+  return address->sa_family == AF_INET && ntohs(reinterpret_cast<const sockaddr_in*>(address)->sin_port) == store_port;
+}
+
 bool LeadsToOtherNodes(int socket) {
   int domain = AF_UNIX;
   socklen_t bytes = sizeof domain;
-  return getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &domain, &bytes) == 0 && (domain == AF_INET || domain == AF_INET6);
+  if (getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &domain, &bytes) != 0 || (domain != AF_INET && domain != AF_INET6)) return false;
+  sockaddr_storage storage{};
+  auto* const peer = reinterpret_cast<sockaddr*>(&storage);
+  bytes = sizeof storage;
+  return getpeername(socket, peer, &bytes) != 0 || !IsOfStore(peer);
 }
 
 // Whether nothing goes through the socket; then errno says that it would have to wait.
 bool IsSilent(int socket) {
   const int before = errno;
-  const bool is_silent = LeadsToOtherNodes(socket) && IsCutOff();
+  const bool is_silent = IsCutOff() && LeadsToOtherNodes(socket);
   if (is_silent) std::this_thread::sleep_for(kPause);
   errno = is_silent ? EAGAIN : before;
   return is_silent;
@@ -71,6 +86,7 @@ Function* Next(const char* name) {
 }  // namespace
 }  // namespace kedge::histories
 
+using kedge::histories::IsOfStore;
 using kedge::histories::IsSilent;
 using kedge::histories::Next;
 
@@ -112,7 +128,7 @@ int accept4(int socket, sockaddr* address, socklen_t* bytes, int flags) {
 }
 int connect(int socket, const sockaddr* address, socklen_t bytes) {
   static auto* const next = Next<int(int, const sockaddr*, socklen_t)>("connect");
-  if (!IsSilent(socket)) return next(socket, address, bytes);
+  if (IsOfStore(address) || !IsSilent(socket)) return next(socket, address, bytes);
   errno = EHOSTUNREACH;
   return -1;
 }

@@ -93,7 +93,8 @@ void Promises::Fault(const Step& step) {
       store_bad_since_ = -1;
     } else {
       active_.insert("store");
-      if (store_bad_since_ < 0) store_bad_since_ = now_;
+      // Requests whose connection is cut are made again.
+      if (store_bad_since_ < 0 && !step.Has("cut")) store_bad_since_ = now_;
     }
   } else if (step.verb == "lose-node" || step.verb == "die-node" || step.verb == "delete-pool") {
     if (step.verb == "die-node") active_.insert("rank");

@@ -28,8 +28,8 @@ Answer ParseAnswer(const std::string& line) {
 
 }  // namespace
 
-RankProcess::RankProcess(const std::vector<std::string>& command,
-                         const std::vector<std::pair<std::string, std::string>>& environment, const std::string& log_path) {
+RankProcess::RankProcess(const std::vector<std::string>& command, const std::map<std::string, std::string>& environment,
+                         const std::string& log_path) {
   int to[2], from[2];
   if (pipe2(to, O_CLOEXEC) != 0 || pipe2(from, O_CLOEXEC) != 0) std::abort();
   std::vector<std::string> words = command;

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,7 @@ namespace kedge::histories {
 class RankProcess {
  public:
   // `log_path`: where it writes what it says to people.
-  RankProcess(const std::vector<std::string>& command, const std::vector<std::pair<std::string, std::string>>& environment,
+  RankProcess(const std::vector<std::string>& command, const std::map<std::string, std::string>& environment,
               const std::string& log_path);
   ~RankProcess();
   RankProcess(const RankProcess&) = delete;

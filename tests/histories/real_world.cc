@@ -39,6 +39,8 @@ constexpr size_t kRealImageBytes = 20000;
 constexpr size_t kTrackedImageBytes = (size_t{2} << 20) + 20000;
 // Less is captured in the call (capture.mode = cow).
 constexpr size_t kLateImageBytes = (size_t{4} << 20) + 20000;
+// Two parts of an upload.
+constexpr size_t kPartsImageBytes = (size_t{6} << 20) + 20000;
 constexpr std::chrono::microseconds kDeathStep{20};
 constexpr seconds kLeasePatience{15};         // some leases long
 constexpr seconds kDefaultLeasePatience{75};  // the lease of a job that does not set it, and more
@@ -110,6 +112,7 @@ std::vector<std::string> InAnotherPidNamespace() {
 
 RealWorld::RealWorld(const Setup& setup, std::string programs) : setup_(setup), programs_(std::move(programs)) {
   filesystem::create_directory(UsersFolder());
+  if (!setup_.bucket.empty()) bucket_.emplace();
 }
 
 RealWorld::~RealWorld() {
@@ -129,7 +132,10 @@ std::string RealWorld::OwnTierFolder(int node) const {
 }
 
 size_t RealWorld::ImageBytes() const {
-  const size_t of_rank = setup_.CopiesLater() ? kLateImageBytes : setup_.Tracks() ? kTrackedImageBytes : kRealImageBytes;
+  const size_t of_rank = setup_.bucket == "large" ? kPartsImageBytes
+                         : setup_.CopiesLater()   ? kLateImageBytes
+                         : setup_.Tracks()        ? kTrackedImageBytes
+                                                  : kRealImageBytes;
   return setup_.divided ? of_rank * static_cast<size_t>(setup_.ranks) : of_rank;
 }
 
@@ -148,11 +154,21 @@ std::string RealWorld::Overrides(int node, bool rival) const {
       "20s\n"
       "job.name={}\nplacement.calibrations={}/calibrations\nprotect.timeout=10s\n"
       "agent.idle_timeout=20s\n",
-      Store(), node, RunFolder(node), rival ? "-rival" : "", setup_.HasLargeImages() ? 256 : 32, kSlotBytes, kJob,
+      StorePath(), node, RunFolder(node), rival ? "-rival" : "", setup_.HasLargeImages() ? 256 : 32, kSlotBytes, kJob,
       folder_.path());
   text += TierKeys(rival);
   for (const auto& [key, value] : setup_.keys) text += key + "=" + (key == kStagingKey ? StagingFolder() : value) + "\n";
   return text;
+}
+
+std::unique_ptr<Store> RealWorld::OpenStore() const {
+  return bucket_ ? bucket_->Open() : MakePosixStore(os::SystemFileSystem(), {.path = StoreFolder()});
+}
+
+std::map<std::string, std::string> RealWorld::Environment() const {
+  auto environment = bucket_ ? bucket_->Environment() : std::map<std::string, std::string>();
+  environment.emplace(os::testing::kSteeringVariable, Steering());
+  return environment;
 }
 
 void RealWorld::StartStager() {
@@ -166,8 +182,7 @@ void RealWorld::StartStager() {
         std::string(setup_.Key(kStagingKey, "") == kSlowStaging ? "flush.rate=1MiB" : "flush.rate=0")}) {
     command.insert(command.end(), {"--set", key});
   }
-  stager_ = std::make_unique<testing::ChildProcess>(
-      command, std::map<std::string, std::string>{{os::testing::kSteeringVariable, Steering()}}, folder_.NewOutput());
+  stager_ = std::make_unique<testing::ChildProcess>(command, Environment(), folder_.NewOutput());
 }
 
 std::vector<Answer> RealWorld::HearAll(Ranks& ranks) {
@@ -184,8 +199,8 @@ std::vector<Answer> RealWorld::TellAll(int launch, const std::string& line) {
 
 std::vector<Answer> RealWorld::TryLaunch(int launch, const std::vector<int>& places, bool rival) {
   const std::string rendezvous = fmt::format("{}/launch-{}", folder_.path(), ++rendezvous_);
-  const std::vector<std::pair<std::string, std::string>> environment = {{"KEDGE_AGENT", programs_ + "/histories_agent"},
-                                                                        {os::testing::kSteeringVariable, Steering()}};
+  auto environment = Environment();
+  environment.emplace("KEDGE_AGENT", programs_ + "/histories_agent");
   StartStager();
   Ranks& ranks = launches_[launch];
   ranks.clear();
@@ -273,7 +288,8 @@ std::optional<Answer> RealWorld::Look(int node) {
   std::vector<std::string> command = {programs_ + "/../bin/kedge", "rebuild", "--look", "--patience", "1s"};
   std::istringstream keys(Overrides(node, /*rival=*/false));
   for (std::string key; std::getline(keys, key);) command.insert(command.end(), {"--set", key});
-  testing::ChildProcess look(command, {}, fmt::format("{}/look-{}", folder_.path(), ++looks_));
+  testing::ChildProcess look(command, bucket_ ? bucket_->Environment() : std::map<std::string, std::string>(),
+                             fmt::format("{}/look-{}", folder_.path(), ++looks_));
   const auto ended = look.Wait(kPatience);
   Answer answer;
   answer.came = ended.has_value();
@@ -318,7 +334,7 @@ bool RealWorld::Fault(const Step& step) {
   if (step.verb == "stop-rank") return SignalRank(step, SIGSTOP);
   if (step.verb == "continue-rank") return SignalRank(step, SIGCONT);
   if (step.verb == "gc") {
-    const auto store = MakePosixStore(os::SystemFileSystem(), {.path = Store()});
+    const auto store = OpenStore();
     return CollectAtLeisure(*store, kCollectPatience);
   }
   if (step.verb == "store") return BreakStore(step.words.empty() ? "" : step.words[0]);
@@ -387,12 +403,12 @@ void RealWorld::LoseNode(int node) {
 
 bool RealWorld::FailRank(const Step& step) {
   const auto rank = static_cast<size_t>(step.Number(0));
-  if (launches_.empty() || rank >= launches_.rbegin()->second.size() || step.words.size() < 3) return false;
+  if (bucket_ || launches_.empty() || rank >= launches_.rbegin()->second.size() || step.words.size() < 3) return false;
   const auto call = CallNamed(step.words[1]);
   const auto error = ErrorNamed(step.words[2]);
   if (!call || !error) return false;
   RankProcess& process = *launches_.rbegin()->second[rank];
-  process.Tell(fmt::format("fail {} {} {} {}", *call, *error, step.Number(3, 0), Store()));
+  process.Tell(fmt::format("fail {} {} {} {}", *call, *error, step.Number(3, 0), StoreFolder()));
   return process.Hear(kPatience).ok();
 }
 
@@ -418,19 +434,24 @@ bool RealWorld::SignalRank(const Step& step, int signal) {
 }
 
 bool RealWorld::BreakStore(const std::string& how) {
-  const std::string away = Store() + ".away";
+  if (bucket_ && how != "back" && how != "mended") return bucket_->Break(how);
+  if (bucket_) {
+    bucket_->Mend();
+    return true;
+  }
+  const std::string away = StoreFolder() + ".away";
   const bool is_away = filesystem::exists(away);
   if (how == "away") {
-    if (is_away || !filesystem::exists(Store())) return false;
-    filesystem::rename(Store(), away);
+    if (is_away || !filesystem::exists(StoreFolder())) return false;
+    filesystem::rename(StoreFolder(), away);
     return true;
   }
   if (how == "back" || how == "mended") {
     os::testing::StopSteering(Steering());
     if (!is_away) return true;
     // What was made in its place meanwhile is covered by the mount, so to say.
-    another_store_stood_ = filesystem::remove_all(Store()) > 0 || another_store_stood_;
-    filesystem::rename(away, Store());
+    another_store_stood_ = filesystem::remove_all(StoreFolder()) > 0 || another_store_stood_;
+    filesystem::rename(away, StoreFolder());
     return true;
   }
   const auto fault = StoreFaultNamed(how);
@@ -438,7 +459,7 @@ bool RealWorld::BreakStore(const std::string& how) {
   os::testing::FaultRule rule;
   rule.calls = fault->calls;
   rule.errno_value = fault->errno_value;
-  rule.path_contains = Store();
+  rule.path_contains = StoreFolder();
   os::testing::Steer(Steering(), {rule});
   return true;
 }
@@ -448,7 +469,7 @@ bool RealWorld::Flip(const Step& step) {
   if (where == "pool") return FlipImages(RunFolder(static_cast<int>(step.Number(1))) + "/pool/pool", step.Number(2));
   if (where == "tier") return FlipImagesBelow(OwnTierFolder(static_cast<int>(step.Number(1))), "", step.Number(2));
   if (where == "parity") return FlipParity(static_cast<int>(step.Number(1)));
-  return where == "store" && FlipImagesBelow(Store(), "/data/", step.Number(1));
+  return where == "store" && FlipImagesBelow(StoreFolder(), "/data/", step.Number(1));
 }
 
 bool RealWorld::FlipParity(int node) const {
@@ -480,7 +501,7 @@ void RealWorld::Mend() {
 }
 
 std::vector<std::string> RealWorld::Leftovers() {
-  const auto store = MakePosixStore(os::SystemFileSystem(), {.path = Store()});
+  const auto store = OpenStore();
   // What an attempt has left incomplete goes when nobody has worked on it for a lease; files are published last.
   const bool publishes = setup_.Number("schedule.store", 1) == 1;
   std::vector<std::string> found;
@@ -526,7 +547,7 @@ std::vector<std::string> RealWorld::LeftByAgents(Held held) {
 
 std::vector<std::string> RealWorld::StrayMemory() const {
   const filesystem::path own = folder_.memory_folder();
-  std::set<std::string> known = {filesystem::path(Store()).filename(), filesystem::path(StagingFolder()).filename()};
+  std::set<std::string> known = {filesystem::path(StoreFolder()).filename(), filesystem::path(StagingFolder()).filename()};
   for (int node = 0; node < setup_.Agents(); ++node) {
     for (const std::string& path : {RunFolder(node), RunFolder(node) + "-rival", ClockStepFile(RunFolder(node))})
       known.insert(filesystem::path(path).filename());

@@ -1,6 +1,7 @@
-// A history with real processes: each rank is one (actor.cc), each virtual node has a real agent, the store and the nodes' run
-// folders lie on /dev/shm, directory tiers and a job.scratch in the temporary folder, and the faults are real, but for errors of
-// the file system, clocks and cut connections, which are put before it (os/testing/steering.h, node_faults.h).
+// A history with real processes: each rank is one (actor.cc), each virtual node has a real agent, the store (or its server, of a
+// bucket) is real, and so are the faults, but for errors of the file system, clocks, cut connections and refused requests, which
+// are put before it (os/testing/steering.h, node_faults.h, bucket_server.h). Store and run folders lie on /dev/shm, directory
+// tiers, a job.scratch and the objects of a bucket in the temporary folder.
 //
 // Everything goes with the object.
 #pragma once
@@ -13,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/histories/bucket_server.h"
 #include "tests/histories/rank_process.h"
 #include "tests/histories/world.h"
 #include "tests/support/child_process.h"
@@ -56,7 +58,12 @@ class RealWorld final : public World {
   // On a node beside the others, with the number that follows theirs.
   void StartStager();
   std::string StagingFolder() const { return folder_.memory_folder() + "/staging"; }
-  std::string Store() const { return folder_.memory_folder() + "/store"; }
+  // The store's folder; of a bucket: where its server keeps the objects.
+  std::string StoreFolder() const { return bucket_ ? bucket_->Folder() : folder_.memory_folder() + "/store"; }
+  std::string StorePath() const { return bucket_ ? bucket_->StorePath() : StoreFolder(); }
+  std::unique_ptr<Store> OpenStore() const;
+  // Of ranks, agents and tools.
+  std::map<std::string, std::string> Environment() const;
   std::string RunFolder(int node) const { return folder_.memory_folder() + "/n" + std::to_string(node); }
   // Of all nodes: each has a folder of its own below it.
   std::string TierFolder(bool rival) const { return folder_.path() + (rival ? "/tier-rival" : "/tier"); }
@@ -89,6 +96,7 @@ class RealWorld final : public World {
   const Setup setup_;
   const std::string programs_;
   testing::ScenarioFolder folder_;
+  std::optional<BucketServer> bucket_;
   std::map<int, Ranks> launches_;
   std::map<int, std::vector<int>> places_;  // of their ranks
   struct Dying {

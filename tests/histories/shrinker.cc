@@ -63,6 +63,11 @@ class Shrinker {
       candidate.setup.tier.clear();
       if (Try(candidate)) return true;
     }
+    if (!best_.setup.bucket.empty()) {
+      History candidate = best_;
+      candidate.setup.bucket.clear();
+      if (Try(candidate)) return true;
+    }
     for (const int fewer : {best_.setup.ranks / 2, best_.setup.ranks - 1}) {
       History candidate = best_;
       candidate.setup.ranks = fewer;

@@ -117,6 +117,8 @@ const char* FaultName(Fault fault) {
     case Fault::kConflict409: return "Conflict409";
     case Fault::kNotImplemented501: return "NotImplemented501";
     case Fault::kSkewed403: return "Skewed403";
+    case Fault::kDenied403: return "Denied403";
+    case Fault::kFull507: return "Full507";
     case Fault::kStalled: return "Stalled";
   }
   return "unknown";
@@ -203,6 +205,8 @@ void FaultProxy::Serve(int connection) {
       case Fault::kConflict409: answer = Answer("409 Conflict", "ConditionalRequestConflict"); break;
       case Fault::kNotImplemented501: answer = Answer("501 Not Implemented", "NotImplemented"); break;
       case Fault::kSkewed403: answer = Answer("403 Forbidden", "RequestTimeTooSkewed", kAheadSeconds); break;
+      case Fault::kDenied403: answer = Answer("403 Forbidden", "AccessDenied"); break;
+      case Fault::kFull507: answer = Answer("507 Insufficient Storage", "QuotaExceeded"); break;
       case Fault::kErrorIn200: answer = Answer("200 OK", "InternalError"); break;
       default: {
         Say say;
@@ -223,7 +227,7 @@ void FaultProxy::Serve(int connection) {
     const size_t head = answer->find("\r\n\r\n") + 4;
     const bool is_made_here = fault == Fault::kError500 || fault == Fault::kError500After || fault == Fault::kSlowDown503 ||
                               fault == Fault::kConflict409 || fault == Fault::kNotImplemented501 || fault == Fault::kSkewed403 ||
-                              fault == Fault::kErrorIn200;
+                              fault == Fault::kDenied403 || fault == Fault::kFull507 || fault == Fault::kErrorIn200;
     if (is_made_here && !has_body) answer->resize(head);
     if (fault == Fault::kTruncated) {
       SendAll(connection, answer->substr(0, head + (answer->size() - head) / 2));

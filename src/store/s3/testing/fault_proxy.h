@@ -27,7 +27,9 @@ enum class Fault {
   kConflict409,
   kNotImplemented501,
   kSkewed403,  // as to one whose clock is wrong
-  kStalled,    // the answer does not come in time
+  kDenied403,
+  kFull507,
+  kStalled,  // the answer does not come in time
 };
 const char* FaultName(Fault fault);
 
@@ -41,6 +43,8 @@ class FaultProxy {
 
   uint16_t port() const { return port_; }
   std::string Endpoint() const { return "http://127.0.0.1:" + std::to_string(port_); }
+  // Where the server is from now on.
+  void ServerMoves(uint16_t server_port) { server_port_ = server_port; }
   // From now on, counted anew.
   void Use(Choose choose);
   // From now on the server is not asked: this says the body of the answer to a request (head and body); empty: 404.
@@ -54,7 +58,7 @@ class FaultProxy {
   void Serve(int connection);
   Fault FaultOf(const std::string& request);
 
-  const uint16_t server_port_;
+  std::atomic<uint16_t> server_port_;
   uint16_t port_ = 0;
   int listener_ = -1;
   std::atomic<bool> stops_{false};

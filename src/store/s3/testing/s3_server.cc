@@ -34,7 +34,7 @@ bool Listens(uint16_t port) {
 }
 
 // In a process group of its own, and killed with this thread's process.
-pid_t Start(const std::vector<std::string>& command, const std::string& log) {
+pid_t StartProcess(const std::vector<std::string>& command, const std::string& log) {
   std::vector<char*> arguments;
   for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
@@ -94,29 +94,29 @@ Environment TestEnvironment() {
 }
 
 std::unique_ptr<S3Server> S3Server::StartMoto() {
-  const uint16_t port = FreePort();
-  return std::unique_ptr<S3Server>(new S3Server({KEDGE_PYTHON, KEDGE_MOTO_SERVER, std::to_string(port)}, port));
+  return std::unique_ptr<S3Server>(new S3Server([](uint16_t port, const std::string& /*folder*/) -> std::vector<std::string> {
+    return {KEDGE_PYTHON, KEDGE_MOTO_SERVER, std::to_string(port)};
+  }));
 }
 
 std::unique_ptr<S3Server> S3Server::StartVersitygw() {
   const std::string program = FindVersitygw();
   if (program.empty()) return nullptr;
-  const uint16_t port = FreePort();
-  return std::unique_ptr<S3Server>(new S3Server({program, "--access", kAccessKey, "--secret", kSecretKey, "--port",
-                                                 "127.0.0.1:" + std::to_string(port), "--quiet", "posix"},
-                                                port));
+  return std::unique_ptr<S3Server>(new S3Server([program](uint16_t port, const std::string& folder) -> std::vector<std::string> {
+    return {program,   "--access", kAccessKey, "--secret", kSecretKey, "--port", "127.0.0.1:" + std::to_string(port),
+            "--quiet", "posix",    folder};
+  }));
 }
 
-S3Server::S3Server(std::vector<std::string> command, uint16_t port) : port_(port) {
-  if (command.back() == "posix") {
-    command.push_back(folder_ / "buckets");
-    KEDGE_CHECK(mkdir(command.back().c_str(), 0700) == 0);
-  }
-  process_ = Start(command, folder_ / "log");
-  AwaitAnswer();
+S3Server::S3Server(Command command) : command_(std::move(command)) {
+  KEDGE_CHECK(mkdir((folder_ / "buckets").c_str(), 0700) == 0);
+  Start();
+  MakeBucket();
 }
 
-void S3Server::AwaitAnswer() {
+void S3Server::Start() {
+  port_ = FreePort();
+  process_ = StartProcess(command_(port_, folder_ / "buckets"), folder_ / "log");
   const auto end = std::chrono::steady_clock::now() + kStartPatience;
   while (!Listens(port_) && std::chrono::steady_clock::now() < end) {
     const bool has_ended = waitpid(process_, nullptr, WNOHANG) == process_;
@@ -127,6 +127,9 @@ void S3Server::AwaitAnswer() {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
+}
+
+void S3Server::MakeBucket() const {
   Bucket bucket(At(""), TestEnvironment(), {});
   const Reply made = bucket.Do({.method = "PUT", .is_of_bucket = true});
   if (!made.status.ok()) std::fprintf(stderr, "%s\n", made.status.ToString().c_str());
@@ -134,9 +137,23 @@ void S3Server::AwaitAnswer() {
 }
 
 S3Server::~S3Server() {
+  Kill();
+}
+
+void S3Server::Kill() {
   if (process_ < 0) return;
   kill(-process_, SIGKILL);
   waitpid(process_, nullptr, 0);
+  process_ = -1;
+}
+
+void S3Server::StartAgain() {
+  KEDGE_CHECK(process_ < 0);
+  Start();
+}
+
+void S3Server::Signal(int signal) {
+  if (process_ >= 0) kill(-process_, signal);
 }
 
 std::string S3Server::Endpoint() const {

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,15 +33,28 @@ class S3Server {
   // Both have the bucket kBucket.
   std::string Endpoint() const;
   uint16_t port() const { return port_; }
+  // Where versitygw keeps the bucket's objects: each is a file, named by its key.
+  std::string BucketFolder() const { return folder_ / "buckets/" + kBucket; }
+  // With SIGKILL.
+  void Kill();
+  // After Kill, at another port: versitygw has what it had, moto nothing.
+  void StartAgain();
+  // SIGSTOP, SIGCONT.
+  void Signal(int signal);
   // "s3://kedge-test/PREFIX?endpoint=..."; `options`: further ones, "&part=5MiB".
   Location At(const std::string& prefix, const std::string& options = {}) const;
 
  private:
-  S3Server(std::vector<std::string> command, uint16_t port);
-  void AwaitAnswer();
+  // The command for a port, and a folder that is the server's own.
+  using Command = std::function<std::vector<std::string>(uint16_t port, const std::string& folder)>;
 
+  explicit S3Server(Command command);
+  void Start();
+  void MakeBucket() const;
+
+  const Command command_;
   os::testing::TemporaryFolder folder_;
-  uint16_t port_;
+  uint16_t port_ = 0;
   pid_t process_ = -1;
 };
 
