@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from processes import agent_pid
 
 
 def is_configured(option: str) -> bool:
@@ -35,18 +36,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     ]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
-
-
-def agent_pid(run_folder: Path) -> int | None:
-    """The process that listens on the agent's socket, as the kernel names it; None when nobody does."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(10)
-        try:
-            connection.connect(str(run_folder / "agent.sock"))
-        except OSError:
-            return None
-        pid, _, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        return int(pid)
 
 
 def _is_alive(pid: int) -> bool:

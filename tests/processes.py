@@ -1,4 +1,4 @@
-"""Processes that a test has begun, wherever they are by now: known by their environment, ended by process id."""
+"""Processes that a test has begun, wherever they are by now: known by their environment or their socket, ended by process id."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import contextlib
 import os
 import select
 import signal
+import socket
+import struct
 from pathlib import Path
 
 
@@ -20,6 +22,18 @@ def processes_with(marks: list[bytes]) -> list[int]:
             if all(mark in variables for mark in marks):
                 found.append(int(entry))
     return found
+
+
+def agent_pid(run_folder: Path) -> int | None:
+    """The process that listens on the agent's socket, as the kernel names it; None when nobody does."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(10)
+        try:
+            connection.connect(str(run_folder / "agent.sock"))
+        except OSError:
+            return None
+        pid, _, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        return int(pid)
 
 
 def kill(process: int) -> None:

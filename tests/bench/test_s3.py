@@ -28,4 +28,5 @@ def test_a_small_run_compares_what_is_there() -> None:
     (pair,) = json.loads((BUILD / "bench" / "s3.json").read_text())["2"]
     assert all(pair["kedge"][what] > 0 for what in ("put", "get", "blocked"))
     assert pair["one PUT"]["put"] > 0
-    assert "| Kedge to the bucket |" in done.stdout
+    assert 0 < pair["kedge"]["agent_bytes"] < 141 * 1024 * 1024, "16 parts of 8 MiB and a tenth"
+    assert "| Kedge to the bucket |" in done.stdout and "The agent's own memory: " in done.stdout

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-import threading
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
+from memory import Most, private_bytes
 
 from kedge import Context, Level
 
@@ -16,34 +14,6 @@ pytestmark = pytest.mark.slow
 MIB = 1 << 20
 PART_MIB, CONNECTIONS = 8, 8
 FLUSHED_MIB = 512
-
-
-def private_bytes(process: int) -> int:
-    """Memory that no other process shares and no file backs."""
-    rollup = Path(f"/proc/{process}/smaps_rollup").read_text()
-    match = re.search(r"^Anonymous: +(\d+) kB", rollup, re.MULTILINE)
-    assert match
-    return int(match[1]) * 1024
-
-
-class Most:
-    """The largest value of something while a block runs."""
-
-    def __init__(self, value: Callable[[], int]) -> None:
-        self.value, self.most, self.ends = value, 0, threading.Event()
-        self.thread = threading.Thread(target=self._look)
-
-    def _look(self) -> None:
-        while not self.ends.wait(0.005):
-            self.most = max(self.most, self.value())
-
-    def __enter__(self) -> Most:
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.ends.set()
-        self.thread.join()
 
 
 def test_a_flush_holds_the_parts_in_flight(

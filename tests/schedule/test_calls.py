@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conftest import agent_pid, end_agent
+from conftest import end_agent
 from kedge import Context
+from processes import agent_pid
 from schedule_support import kedge_runs, until
 from threaded_communicator import ThreadedCommunicator, run_ranks
 from tool import KEDGE, kedge, kedge_json, kedge_text

@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conftest import agent_pid, end_agent
+from conftest import end_agent
 from kedge import Context
 from kedge.plan.runtime_metrics import parse_prometheus, read_socket
+from processes import agent_pid
 from schedule_support import job_status, until
 from threaded_communicator import ThreadedCommunicator, run_ranks
 from tool import KEDGE, kedge_json, kedge_text
