@@ -90,7 +90,8 @@ class Generator {
   // The same life with its store in a bucket, whose server has faults of its own while a version is taken.
   void MoveToBucket() {
     Setup& setup = history_.setup;
-    const bool is_roomy = setup.tier.empty() && setup.Key("flush.rate", "").empty();
+    const bool is_slow = !setup.Key("flush.rate", "").empty() || setup.Key(kStagingKey, "") == kSlowStaging;
+    const bool is_roomy = setup.tier.empty() && !is_slow;
     setup.bucket = is_roomy && of_bucket_.Chance(0.3) ? "large" : "small";
     for (int faults = static_cast<int>(of_bucket_.Below(3)); faults > 0; --faults) BreakBucket();
   }

@@ -62,17 +62,11 @@ void RetryBudget::GiveBack() {
 
 void Presence::OnAnswer(int64_t now_ns) {
   answered_ns_ = now_ns;
-  asked_ns_ = 0;
+  is_away_ = false;
 }
 
-void Presence::OnNoAnswer(int64_t begin_ns, int64_t now_ns) {
-  if (answered_ns_ < begin_ns) asked_ns_ = now_ns;
-}
-
-bool Presence::MayAsk(int64_t now_ns) {
-  int64_t asked = asked_ns_;
-  if (asked == 0) return true;
-  return Duration(now_ns - asked) >= rest_ && asked_ns_.compare_exchange_strong(asked, now_ns);
+void Presence::OnGivenUp(int64_t begin_ns) {
+  if (answered_ns_ < begin_ns) is_away_ = true;
 }
 
 struct Bucket::Call {
@@ -110,11 +104,7 @@ void Bucket::Start(Request request, Done done) {
   call->request = std::move(request);
   call->done = std::move(done);
   call->begin_ns = SystemClock().NowNs();
-  Status begun = Begin();
-  if (begun.ok() && !presence_.MayAsk(call->begin_ns)) {
-    begun = Status(Code::kUnavailable, fmt::format("{}: the server at {} does not answer, and is asked again in a moment",
-                                                   Describe(call->request.key), location_.BaseUrl()));
-  }
+  const Status begun = Begin();
   Result<Keys> keys = begun.ok() ? credentials_->Get() : Result<Keys>(begun);
   if (!keys.ok()) {
     Reply reply;
@@ -163,6 +153,7 @@ HttpRequest Bucket::Signed(const Call& call) const {
   http.into = request.into;
   http.body_max = request.body_max;
   http.is_bulk = request.is_bulk;
+  if (presence_.is_away() && !request.is_bulk) http.timeout = options_.away_timeout;
   return http;
 }
 
@@ -205,7 +196,7 @@ void Bucket::OnAnswer(const std::shared_ptr<Call>& call, Result<HttpAnswer> answ
     reply.status = is_late ? Status(Code::kUnavailable, answer.status().message()) : answer.status();
   }
   const int64_t now_ns = SystemClock().NowNs();
-  if (reply.http_status != 0) presence_.OnAnswer(now_ns);
+  if (reply.http_status != 0 && !IsRepeated(reply)) presence_.OnAnswer(now_ns);
   if (reply.status.ok()) {
     budget_.GiveBack();
     return call->done(std::move(reply));
@@ -218,7 +209,7 @@ void Bucket::OnAnswer(const std::shared_ptr<Call>& call, Result<HttpAnswer> answ
   const Duration pause = PauseBefore(*call, reply);
   const bool has_time = !presence_.is_away() && Duration(now_ns - call->begin_ns) + pause < options_.patience;
   if (!IsRepeated(reply) || !has_time || !budget_.Take()) {
-    if (reply.http_status == 0 && IsRepeated(reply) && !has_time) presence_.OnNoAnswer(call->begin_ns, now_ns);
+    if (IsRepeated(reply) && !has_time) presence_.OnGivenUp(call->begin_ns);
     if (call->tries > 1) reply.status = reply.status.WithContext(fmt::format("tried {} times", call->tries));
     return call->done(std::move(reply));
   }

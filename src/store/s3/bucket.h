@@ -3,10 +3,10 @@
 // A request is repeated when no whole answer came, when the store is overloaded or out of order (429, 5xx, an error in the body
 // of a 200), and when two requests met (409): after a pause that doubles and is drawn at random below that, for as long as
 // `patience` and a budget of the whole bucket last, so that a store in trouble is not drowned by those who repeat. When one has
-// had no answer for all its patience, and nobody else has had any since it began, the server is away: then requests fail at once,
-// and every `rest` one is made, not repeatedly, until the server answers. So whoever asks for several things waits once. A clock
-// that is wrong is set by the store's (its header Date). Repeating is right only for requests that may be made twice; what a
-// first one did before its answer was lost, the caller finds out (Reply::may_have_acted).
+// been repeated for all its patience, and no request has had a good answer since it began, the server is away: until one has,
+// requests are made once, and small ones wait for no longer than `away_timeout`. So whoever asks for several things loses its
+// patience once. A clock that is wrong is set by the store's (its header Date). Repeating is right only for requests that may be
+// made twice; what a first one did before its answer was lost, the caller finds out (Reply::may_have_acted).
 #pragma once
 
 #include <atomic>
@@ -53,24 +53,20 @@ struct BucketOptions {
   Duration pause_first = std::chrono::milliseconds(50);
   Duration pause_max = std::chrono::seconds(5);
   Duration silence_timeout = std::chrono::seconds(30);
-  Duration rest = std::chrono::seconds(2);
+  Duration away_timeout = std::chrono::seconds(2);
 };
 
 // Whether a server is away. Thread safe.
 class Presence {
  public:
-  explicit Presence(Duration rest) : rest_(rest) {}
   void OnAnswer(int64_t now_ns);
-  // To a request that began then, and was repeated.
-  void OnNoAnswer(int64_t begin_ns, int64_t now_ns);
-  bool is_away() const { return asked_ns_ != 0; }
-  // Whether it may be asked now: always while it is there; while it is away only one is told so in each rest.
-  bool MayAsk(int64_t now_ns);
+  // Of a request that began then, and was repeated for all its patience.
+  void OnGivenUp(int64_t begin_ns);
+  bool is_away() const { return is_away_; }
 
  private:
-  const Duration rest_;
   std::atomic<int64_t> answered_ns_{0};
-  std::atomic<int64_t> asked_ns_{0};  // last, of one that is away; 0: it is there
+  std::atomic<bool> is_away_{false};
 };
 
 // How many repetitions a bucket may have: each takes one, and a success gives back a part. Thread safe.
@@ -91,7 +87,7 @@ class Bucket {
 
   // No request is made, and nothing is loaded or started before the first one.
   Bucket(const Location& location, Environment environment, const BucketOptions& options)
-      : location_(location), environment_(std::move(environment)), options_(options), presence_(options.rest) {}
+      : location_(location), environment_(std::move(environment)), options_(options) {}
 
   // `done` runs on the client's thread and must not block; it runs on the caller's when there is no client, or no keys.
   void Start(Request request, Done done);
