@@ -24,12 +24,19 @@ void ControlLink::Send(const ControlMessage& message) {
   WatchForRoom();
 }
 
+void ControlLink::End() {
+  has_ended_ = true;
+  loop_.Unwatch(watch_);
+  connection_.socket().End();
+}
+
 void ControlLink::OnReady() {
   if (has_ended_) return;
   const Status status = Advance();
+  if (has_ended_) return;
   if (status.ok()) return WatchForRoom();
   has_ended_ = true;
-  (void)loop_.ChangeInterest(watch_, os::EventLoop::Interest::kNone);
+  loop_.Unwatch(watch_);
   events_.ended(status);
 }
 
@@ -38,6 +45,7 @@ Status ControlLink::Advance() {
   if (connection_.waits_to_be_let_in()) KEDGE_RETURN_IF_ERROR(connection_.LetIn());
   if (!connection_.is_open()) return Status::Ok();
   if (!std::exchange(was_open_, true)) events_.opened();
+  if (has_ended_) return Status::Ok();
   for (;;) {
     KEDGE_ASSIGN_OR_RETURN(const std::byte* bytes, connection_.Peek(sizeof(ControlMessage)));
     if (bytes == nullptr) return Status::Ok();
@@ -45,6 +53,7 @@ Status ControlLink::Advance() {
     std::memcpy(&message, bytes, sizeof message);
     connection_.Skip(sizeof message);
     events_.received(message);
+    if (has_ended_) return Status::Ok();
   }
 }
 

@@ -57,11 +57,14 @@ class ControlLink {
   ControlLink& operator=(const ControlLink&) = delete;
 
   bool is_open() const { return was_open_ && !has_ended_; }
+  bool was_open() const { return was_open_; }
   bool has_ended() const { return has_ended_; }
   uint32_t from() const { return connection_.speakers().from; }
   const Connection& connection() const { return connection_; }
   // Nothing happens before it is open, and once it has ended.
   void Send(const ControlMessage& message);
+  // Nothing more comes, and the other side finds that it has ended.
+  void End();
 
  private:
   ControlLink(os::EventLoop* loop, Connection connection, Events events)

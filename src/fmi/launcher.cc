@@ -9,6 +9,9 @@
 
 #include "base/clock.h"
 #include "fmi/environment.h"
+#include "os/events/poll_set.h"
+#include "os/process/exec_words.h"
+#include "os/process/folder.h"
 
 namespace kedge::fmi {
 namespace {
@@ -19,17 +22,37 @@ constexpr Duration kLookPeriod = std::chrono::milliseconds(20);
 constexpr Duration kTaskStartMax = std::chrono::seconds(30);
 // A connection that ends without a death: so long one of them is waited for.
 constexpr Duration kDoubt = std::chrono::seconds(1);
+// Connections of which nobody knows yet whose they are, besides one for each node.
+constexpr size_t kStrangersMax = 64;
+// For what ranks have written last to come here.
+constexpr Duration kTaskEndMax = std::chrono::seconds(10);
+constexpr char kNodeVariable[] = "KEDGE_NODE";
+
+// What ranks need of this process's environment on other machines.
+std::vector<std::pair<std::string, std::string>> KedgeVariables() {
+  std::vector<std::pair<std::string, std::string>> variables;
+  for (const std::string& text : os::EnvironmentWith({})) {
+    const size_t end = std::min(text.find('='), text.size());
+    const std::string name = text.substr(0, end);
+    if (name == kNodeVariable || (!name.starts_with("KEDGE_") && !name.starts_with("VELOC_"))) continue;
+    variables.emplace_back(name, text.substr(std::min(end + 1, text.size())));
+  }
+  return variables;
+}
 
 }  // namespace
 
 Result<std::unique_ptr<Launcher>> Launcher::Create(LaunchOptions options) {
   KEDGE_ASSIGN_OR_RETURN(auto loop, os::EventLoop::Create());
-  KEDGE_ASSIGN_OR_RETURN(os::TcpListener listener, os::TcpListener::Listen(os::kLoopback));
-  return std::unique_ptr<Launcher>(new Launcher(std::move(options), std::move(loop), std::move(listener)));
+  KEDGE_ASSIGN_OR_RETURN(os::TcpListener listener,
+                         os::TcpListener::Listen(options.shell.empty() ? os::kLoopback : options.address));
+  KEDGE_ASSIGN_OR_RETURN(std::string folder, os::CurrentFolder());
+  return std::unique_ptr<Launcher>(new Launcher(std::move(options), std::move(folder), std::move(loop), std::move(listener)));
 }
 
-Launcher::Launcher(LaunchOptions options, std::unique_ptr<os::EventLoop> loop, os::TcpListener listener)
+Launcher::Launcher(LaunchOptions options, std::string folder, std::unique_ptr<os::EventLoop> loop, os::TcpListener listener)
     : options_(std::move(options)),
+      folder_(std::move(folder)),
       loop_(std::move(loop)),
       listener_(std::move(listener)),
       nodes_(std::max<size_t>(1, options_.nodes.size())),
@@ -74,29 +97,51 @@ void Launcher::Spread() {
 
 Status Launcher::StartTask(size_t node) {
   os::ChildOptions options;
+  const TaskOptions task = TaskOf(node);
   options.program = options_.program;
-  options.arguments = {"--task",
-                       std::to_string(node),
-                       std::to_string(listener_.port()),
-                       std::to_string(nodes_.size()),
-                       std::to_string(options_.ranks),
-                       std::to_string(options_.interval)};
-  options.arguments.insert(options.arguments.end(), options_.command.begin(), options_.command.end());
-  if (!nodes_[node].name.empty()) options.set = {{"KEDGE_NODE", nodes_[node].name}};
-  // Not among its words, which others may read.
-  options.input = secret_.ToHex() + "\n";
+  options.arguments = {"--task"};
+  if (!options_.shell.empty()) {
+    options.program = "sh";
+    options.arguments = {"-c", "exec " + options_.shell + " \"$@\"", "sh", nodes_[node].name, options_.program, "--task"};
+  }
+  options.set = task.variables;
+  options.input = Encode(task);
   KEDGE_ASSIGN_OR_RETURN(nodes_[node].task, os::Child::Start(options));
-  KEDGE_ASSIGN_OR_RETURN(nodes_[node].watch,
-                         loop_->Watch(nodes_[node].task->descriptor(), os::EventLoop::Interest::kRead,
-                                      [this, node](os::Readiness) { OnNodeEnd(node, "its task has ended"); }));
+  KEDGE_ASSIGN_OR_RETURN(nodes_[node].watch, loop_->Watch(nodes_[node].task->descriptor(), os::EventLoop::Interest::kRead,
+                                                          [this, node](os::Readiness) { OnNodeEnd(node, WhyTaskEnded(node)); }));
   return Status::Ok();
+}
+
+TaskOptions Launcher::TaskOf(size_t node) const {
+  TaskOptions task;
+  task.node = static_cast<uint32_t>(node);
+  task.fmirun = {options_.shell.empty() ? os::kLoopback : options_.address, listener_.port()};
+  task.secret = secret_;
+  task.ranks = options_.ranks;
+  task.is_alone = nodes_.size() == 1;
+  task.interval = options_.interval;
+  task.folder = folder_;
+  if (!options_.shell.empty()) task.variables = KedgeVariables();
+  if (options_.is_virtual) task.variables.emplace_back(kNodeVariable, nodes_[node].name);
+  task.command = options_.command;
+  return task;
+}
+
+std::string Launcher::WhyTaskEnded(size_t node) const {
+  if (nodes_[node].link != nullptr) return "its task has ended";
+  const os::ChildEnd end = nodes_[node].task->End();
+  return end.signal != 0 ? fmt::format("its task was killed by signal {} before it had begun", end.signal)
+                         : fmt::format("its task does not begin (exit code {})", end.exit_code);
 }
 
 void Launcher::Accept() {
   auto socket = listener_.Accept();
   if (!socket.ok() || !*socket) return;
-  // Who has ended is not needed any more.
+  // Who has ended is not needed any more, and of strangers not more than a few are listened to.
   std::erase_if(links_, [](const auto& link) { return link->has_ended(); });
+  const auto is_stranger = [](const auto& link) { return !link->was_open(); };
+  if (static_cast<size_t>(std::count_if(links_.begin(), links_.end(), is_stranger)) >= nodes_.size() + kStrangersMax)
+    links_.erase(std::find_if(links_.begin(), links_.end(), is_stranger));
   // The events know the link by what is put here once it is there.
   auto self = std::make_shared<ControlLink*>(nullptr);
   auto link = ControlLink::Create(
@@ -105,7 +150,6 @@ void Launcher::Accept() {
        [this, self](const Status& why) {
          const size_t node = NodeOf(*self);
          if (node == nodes_.size()) return;
-         nodes_[node].link = nullptr;
          OnNodeEnd(node, why.message());
        }});
   if (!link.ok()) return;
@@ -115,13 +159,37 @@ void Launcher::Accept() {
 
 void Launcher::OnOpened(ControlLink* link) {
   const uint32_t node = link->from();
-  if (node >= nodes_.size() || nodes_[node].link != nullptr || nodes_[node].is_dead) return;
+  // A node that has been given up is not let in later on.
+  if (node >= nodes_.size() || nodes_[node].link != nullptr || nodes_[node].is_dead) return link->End();
   nodes_[node].link = link;
+  StartWhenReady();
+}
+
+void Launcher::StartWhenReady() {
   const bool all = std::all_of(nodes_.begin(), nodes_.end(), [](const Node& one) { return one.link != nullptr || one.is_dead; });
   if (!all || has_started_) return;
+  if (const Status status = CheckAddresses(); !status.ok()) return EndJob(1, status.message());
   has_started_ = true;
   TellState();
   StartAll();
+}
+
+Status Launcher::CheckAddresses() const {
+  std::vector<std::string> here;
+  size_t elsewhere = 0;
+  for (const Node& node : nodes_) {
+    if (node.link == nullptr) continue;
+    KEDGE_ASSIGN_OR_RETURN(const os::TcpEndpoint own, node.link->connection().socket().Own());
+    if (os::IsLoopback(own.address)) {
+      here.push_back(node.name);
+    } else {
+      ++elsewhere;
+    }
+  }
+  if (here.empty() || elsewhere == 0) return Status::Ok();
+  return Status(Code::kMismatch, fmt::format("node {} is this machine, and no other node reaches it at a loopback address: "
+                                             "--interface says at which they do",
+                                             fmt::join(here, ", ")));
 }
 
 size_t Launcher::NodeOf(const ControlLink* link) const {
@@ -217,15 +285,19 @@ void Launcher::OnExit(uint32_t rank, int code) {
 void Launcher::OnNodeEnd(size_t node, const std::string& why) {
   Node& its = nodes_[node];
   if (has_ended_ || std::exchange(its.is_dead, true)) return;
+  // Whatever goes on there ends when its task sees this.
+  if (its.link != nullptr) std::exchange(its.link, nullptr)->End();
   EndTask(&its);
   std::string what = its.name.empty() ? fmt::format("the task of this node is gone: {}", why)
                                       : fmt::format("node {} is gone: {}", its.name, why);
   std::vector<uint32_t> ranks;
   for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
-    if (ranks_[rank].node == node && ranks_[rank].runs) ranks.push_back(rank);
+    if (ranks_[rank].node == node && (ranks_[rank].runs || !has_started_)) ranks.push_back(rank);
   }
-  if (!has_started_) return EndJob(1, what);
-  if (ranks.empty()) return Say(what);
+  if (ranks.empty()) {
+    Say(what);
+    return StartWhenReady();
+  }
   if (has_finished_) {
     Say(what);
     for (const uint32_t rank : ranks) {
@@ -234,18 +306,24 @@ void Launcher::OnNodeEnd(size_t node, const std::string& why) {
     }
     return;
   }
-  const auto is_free = [&](size_t candidate) {
-    return nodes_[candidate].link != nullptr && !nodes_[candidate].is_dead &&
-           std::none_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) { return rank.node == candidate; });
-  };
-  for (size_t spare = 0; spare < nodes_.size(); ++spare) {
-    if (!is_free(spare)) continue;
-    for (Rank& rank : ranks_) {
-      if (rank.node == node) rank.node = spare;
-    }
-    return OnFailure(ranks, fmt::format("{}; node {} takes rank {}", what, nodes_[spare].name, fmt::join(ranks, ", ")));
+  const std::optional<size_t> spare = FindSpare();
+  if (!spare) return EndJob(1, fmt::format("{}, and no spare node is left for rank {}", what, fmt::join(ranks, ", ")));
+  for (Rank& rank : ranks_) {
+    if (rank.node == node) rank.node = *spare;
   }
-  EndJob(1, fmt::format("{}, and no spare node is left for rank {}", what, fmt::join(ranks, ", ")));
+  what += fmt::format("; node {} takes rank {}", nodes_[*spare].name, fmt::join(ranks, ", "));
+  if (has_started_) return OnFailure(ranks, what);
+  Say(what);
+  StartWhenReady();
+}
+
+std::optional<size_t> Launcher::FindSpare() const {
+  for (size_t node = 0; node < nodes_.size(); ++node) {
+    // One that has not answered yet may still do so.
+    const bool is_there = !nodes_[node].is_dead && (nodes_[node].link != nullptr || !has_started_);
+    if (is_there && std::none_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) { return rank.node == node; })) return node;
+  }
+  return std::nullopt;
 }
 
 void Launcher::OnFailure(const std::vector<uint32_t>& ranks, const std::string& what) {
@@ -312,9 +390,10 @@ bool Launcher::HasBegun() const {
 void Launcher::Look() {
   const Duration took(SystemClock().NowNs() - interrupted_ns_);
   if (!has_started_) {
-    if (took < kTaskStartMax) return;
-    const auto mute = std::find_if(nodes_.begin(), nodes_.end(), [](const Node& node) { return node.link == nullptr; });
-    return EndJob(1, fmt::format("node {} does not answer", mute->name));
+    for (size_t node = 0; node < nodes_.size() && took > kTaskStartMax; ++node) {
+      if (nodes_[node].link == nullptr) OnNodeEnd(node, "its task does not answer");
+    }
+    return;
   }
   if (!HasBegun()) return;
   if (!has_finished_ && std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return !rank.runs; }))
@@ -340,8 +419,13 @@ void Launcher::EndJob(int code, const std::string& why) {
 }
 
 void Launcher::EndTasks() {
+  // Tasks end when they find that they are let go of, and shells when they have passed on what came from there.
   links_.clear();
-  for (Node& node : nodes_) EndTask(&node);
+  const Deadline deadline(SystemClock(), kTaskEndMax);
+  for (Node& node : nodes_) {
+    if (node.task) (void)os::WaitReadable({node.task->descriptor()}, deadline.Remaining());
+    EndTask(&node);
+  }
 }
 
 void Launcher::EndTask(Node* node) {

@@ -1,5 +1,6 @@
 // fmirun: has a task started on each node (task.h), is told of each end at once, and has started again who was killed.
 //
+// Tasks of this machine are its children; on others a shell (ssh, srun) starts them, and its end is taken for the node's.
 // A rank that a signal has ended is a failure: the next epoch begins, which all ranks see in their next communication, and the
 // rank is started again while the others live. A node whose task has ended, or cannot be reached, has lost all its ranks: a spare
 // node gets them. Where nobody can go back (there is no checkpoint yet, or a rank cannot go on), all are ended and started again.
@@ -15,6 +16,7 @@
 #include "base/status.h"
 #include "fmi/control.h"
 #include "fmi/phases.h"
+#include "fmi/task_options.h"
 #include "net/authentication.h"
 #include "os/events/event_fd.h"
 #include "os/events/event_loop.h"
@@ -26,7 +28,11 @@ namespace kedge::fmi {
 struct LaunchOptions {
   uint32_t ranks = 1;
   std::vector<std::string> nodes;  // names; empty: this one, whatever its name
-  uint32_t spares = 0;             // the last ones of them, without ranks at first
+  bool is_virtual = false;         // they are names on one machine (KEDGE_NODE)
+  // What starts a command on a node when the node and the command's words follow, for sh: "ssh". Empty: all is on this machine.
+  std::string shell;
+  uint32_t address = 0;  // of this machine, for nodes that a shell reaches; 0: the one from which they find it reaches them
+  uint32_t spares = 0;   // the last ones of them, without ranks at first
   uint64_t interval = 1;
   uint32_t failures_max = 10;  // without a new checkpoint between them
   Duration timeout = std::chrono::minutes(10);
@@ -58,17 +64,25 @@ class Launcher {
     bool runs = false;
     ControlMessage row;
   };
-  Launcher(LaunchOptions options, std::unique_ptr<os::EventLoop> loop, os::TcpListener listener);
+  Launcher(LaunchOptions options, std::string folder, std::unique_ptr<os::EventLoop> loop, os::TcpListener listener);
 
   Status StartTask(size_t node);
+  TaskOptions TaskOf(size_t node) const;
   void Accept();
   void OnOpened(ControlLink* link);
+  // The ranks, once each node has a task or is lost.
+  void StartWhenReady();
+  // Where nodes do not reach each other: why.
+  Status CheckAddresses() const;
   void OnMessage(const ControlLink* link, const ControlMessage& message);
   void OnRow(const ControlMessage& message);
   void OnLost(uint32_t rank, uint32_t epoch);
   void OnEnd(const ControlMessage& ended);
   void OnExit(uint32_t rank, int code);
   void OnNodeEnd(size_t node, const std::string& why);
+  std::string WhyTaskEnded(size_t node) const;
+  // A node without ranks, that is there.
+  std::optional<size_t> FindSpare() const;
   // The job goes on in a new epoch, in which these ranks are started again.
   void OnFailure(const std::vector<uint32_t>& ranks, const std::string& what);
 
@@ -91,6 +105,7 @@ class Launcher {
   size_t NodeOf(const ControlLink* link) const;
 
   const LaunchOptions options_;
+  const std::string folder_;
   const net::Secret secret_ = net::Secret::Generate();
   std::unique_ptr<os::EventLoop> loop_;
   const os::TcpListener listener_;

@@ -2,17 +2,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
 #include <iostream>
+#include <iterator>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fmi/board.h"
 #include "fmi/launcher.h"
 #include "fmi/task.h"
+#include "fmi/task_options.h"
 #include "kedge/kedge.h"
 #include "os/events/event_fd.h"
+#include "os/process/folder.h"
 #include "os/process/process.h"
 #include "os/process/signals.h"
 #include "os/sockets/tcp_socket.h"
@@ -20,26 +26,39 @@
 namespace kedge::fmi {
 namespace {
 
-constexpr uint32_t kNodesMax = 4096;
-constexpr uint32_t kIntervalMax = 1'000'000'000;
+// It asks nobody for a password, and gives up a host that does not answer.
+constexpr char kSsh[] = "ssh -o BatchMode=yes -o ConnectTimeout=10";
 
 constexpr char kUsage[] =
     R"(usage: fmirun -n RANKS [OPTION]... PROGRAM [ARGUMENT]...
 
-Runs an FMI program (kedge/fmi.h) with so many ranks. A rank that is killed is started again while the others live, and a
-spare node takes the ranks of one that is lost; FMI_Loop brings all of them back to their last checkpoint.
+Runs an FMI program (kedge/fmi.h) with so many ranks. A rank that is killed is
+started again while the others live, and a spare node takes the ranks of one
+that is lost; FMI_Loop brings all of them back to their last checkpoint.
 
   -n, --ranks RANKS    1 to 256
-  --virtual LIST       n1,n2,...: virtual nodes on this machine, over which the ranks are spread (this node alone)
-  --spares COUNT       so many of them, the last ones, have no ranks until another one is lost (0)
+  --hosts LIST         n1,n2,...: machines over which the ranks are spread
+  --virtual LIST       the same for virtual nodes on one machine
+  --spares COUNT       so many of them, the last ones, have no ranks until
+                       another one is lost (0)
+  --shell COMMAND      starts a command on a node, when the node and the
+                       command's words follow (for --hosts ssh)
+  --interface ADDRESS  of this machine, at which the nodes reach it (the one
+                       from which the shell has come)
   --interval STEPS     a checkpoint at every so many calls of FMI_Loop (1)
-  --failures COUNT     so many in a row without a new checkpoint are survived (10)
-  --timeout TIME       ends the job when ranks have not come to FMI_Loop so long after a failure (10min)
+  --failures COUNT     so many in a row without a new checkpoint are survived
+                       (10)
+  --timeout TIME       ends the job when ranks have not come to FMI_Loop so
+                       long after a failure (10min)
   --version, --help
 
-Environment of the ranks: FMI_RANK, FMI_RANKS, FMI_RESPAWNS (how often this rank was started before), FMI_INTERVAL.
+Without --hosts and --virtual all ranks are on this machine. `kedge run --fmi`
+finds the nodes by itself, in a SLURM allocation too.
+Environment of the ranks: FMI_RANK, FMI_RANKS, FMI_RESPAWNS (how often this
+rank was started before), FMI_INTERVAL.
 Signals: SIGTERM, SIGINT and SIGHUP end the job.
-Exit: 0 when all ranks have called FMI_Finalize and exited with 0; else the first other code of a rank, or 1.
+Exit: 0 when all ranks have called FMI_Finalize and exited with 0; else the
+first other code of a rank, or 1.
 )";
 
 int Fail(const std::string& why) {
@@ -59,7 +78,7 @@ Result<std::vector<std::string>> ParseNames(const std::string& option, const std
   for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find(',', begin), text.size());
     names.push_back(text.substr(begin, end - begin));
-    if (names.back().empty() || std::count(names.begin(), names.end(), names.back()) > 1) {
+    if (names.back().empty() || names.back().front() == '-' || std::count(names.begin(), names.end(), names.back()) > 1) {
       return Status(Code::kInvalidArgument,
                     fmt::format("{} needs different names with commas between them, not \"{}\"", option, text));
     }
@@ -75,8 +94,17 @@ Status ParseOption(const std::string& word, const std::string& value, LaunchOpti
     KEDGE_ASSIGN_OR_RETURN(options->interval, ParseNumber(word, value, 1, kIntervalMax));
   } else if (word == "--failures") {
     KEDGE_ASSIGN_OR_RETURN(options->failures_max, ParseNumber(word, value, 0, 1'000'000));
-  } else if (word == "--virtual") {
+  } else if (word == "--hosts" || word == "--virtual") {
+    if (!options->nodes.empty())
+      return Status(Code::kInvalidArgument, "the nodes are named twice: one of --hosts and --virtual is enough");
     KEDGE_ASSIGN_OR_RETURN(options->nodes, ParseNames(word, value));
+    options->is_virtual = word == "--virtual";
+  } else if (word == "--shell") {
+    options->shell = value;
+  } else if (word == "--interface") {
+    const auto address = os::ParseAddress(value);
+    if (!address) return Status(Code::kInvalidArgument, fmt::format("{} needs an IPv4 address, not \"{}\"", word, value));
+    options->address = *address;
   } else if (word == "--spares") {
     KEDGE_ASSIGN_OR_RETURN(options->spares, ParseNumber(word, value, 0, kNodesMax));
   } else if (word == "--timeout") {
@@ -87,12 +115,20 @@ Status ParseOption(const std::string& word, const std::string& value, LaunchOpti
   return Status::Ok();
 }
 
+bool IsReadBySh(char character) {
+  return std::isalnum(static_cast<unsigned char>(character)) == 0 &&
+         std::string_view("/._+-,:@%=").find(character) == std::string_view::npos;
+}
+
 int Launch(LaunchOptions options) {
   auto stop = os::EventFd::Create();
   if (!stop.ok()) return Fail(stop.status().ToString());
   auto folder = os::ProgramFolder();
   if (!folder.ok()) return Fail(folder.status().ToString());
   options.program = *folder + "/fmirun";
+  // ssh lets a shell on the node read it again.
+  if (!options.shell.empty() && std::any_of(options.program.begin(), options.program.end(), IsReadBySh))
+    return Fail(fmt::format("{} cannot be started on other nodes: a shell would read its path otherwise", options.program));
   auto launcher = Launcher::Create(std::move(options));
   if (!launcher.ok()) return Fail(launcher.status().ToString());
   static os::EventFd* stopping = nullptr;
@@ -103,29 +139,50 @@ int Launch(LaunchOptions options) {
   return code;
 }
 
-// What fmirun starts on each node: fmirun --task NODE PORT NODES RANKS INTERVAL PROGRAM [ARGUMENT]..., with the secret on its
-// input.
-int RunTask(const std::vector<std::string>& words) {
-  TaskOptions options;
-  const auto number = [&](size_t index, uint32_t most) { return ParseNumber("--task", words[index], 0, most).value(); };
-  if (words.size() < 7) return Fail("--task is for fmirun itself");
-  options.node = number(1, kNodesMax);
-  options.fmirun = {os::kLoopback, static_cast<uint16_t>(number(2, UINT16_MAX))};
-  options.is_alone = number(3, kNodesMax) == 1;
-  options.ranks = number(4, kRanksMax);
-  options.interval = number(5, kIntervalMax);
-  options.command.assign(words.begin() + 6, words.end());
-  std::string secret;
-  std::getline(std::cin, secret);
-  options.secret = net::Secret::FromHex(secret).value();
-  auto task = Task::Create(std::move(options));
+// From which srun or ssh has come to this node.
+Result<uint32_t> AddressOfStarter() {
+  for (const char* name : {"SLURM_LAUNCH_NODE_IPADDR", "SSH_CONNECTION"}) {
+    const char* value = std::getenv(name);
+    if (value == nullptr) continue;
+    const std::string text = value;
+    if (const auto address = os::ParseAddress(text.substr(0, text.find(' ')))) return *address;
+  }
+  return Status(Code::kUnavailable, "nothing says at which address this node reaches fmirun: --interface does");
+}
+
+// What fmirun starts on each node: fmirun --task, with its options on its input.
+int RunTask() {
+  auto options = DecodeTaskOptions(std::string(std::istreambuf_iterator<char>(std::cin), {}));
+  if (!options.ok()) return Fail(options.status().message());
+  if (options->fmirun.address == 0) {
+    const auto address = AddressOfStarter();
+    if (!address.ok()) return Fail(address.status().message());
+    options->fmirun.address = *address;
+  }
+  // Where there is no such folder, ranks run at home, as those of mpirun do.
+  (void)os::EnterFolder(options->folder);
+  auto task = Task::Create(std::move(*options));
   if (!task.ok()) return Fail(task.status().ToString());
   const Status ran = (*task)->Run();
-  return ran.ok() ? 0 : Fail(ran.ToString());
+  return ran.ok() ? 0 : Fail(ran.message());
+}
+
+Status CheckNodes(const LaunchOptions& options) {
+  const size_t nodes = std::max<size_t>(1, options.nodes.size());
+  if (options.spares >= nodes || options.ranks < nodes - options.spares) {
+    return Status(Code::kInvalidArgument, fmt::format("{} nodes, {} of them spares, are too {} for {} ranks", nodes,
+                                                      options.spares, options.spares >= nodes ? "few" : "many", options.ranks));
+  }
+  if (nodes > kNodesMax) return Status(Code::kInvalidArgument, fmt::format("{} nodes are more than {}", nodes, kNodesMax));
+  if (options.nodes.empty() && !options.shell.empty())
+    return Status(Code::kInvalidArgument, "--shell is for nodes, which --hosts or --virtual names");
+  if (options.shell.empty() && options.address != 0)
+    return Status(Code::kInvalidArgument, "--interface is for nodes on other machines (--hosts, --shell)");
+  return Status::Ok();
 }
 
 int Main(const std::vector<std::string>& words) {
-  if (!words.empty() && words.front() == "--task") return RunTask(words);
+  if (!words.empty() && words.front() == "--task") return RunTask();
   LaunchOptions options;
   size_t next = 0;
   bool has_ranks = false;
@@ -141,11 +198,8 @@ int Main(const std::vector<std::string>& words) {
     if (!parsed.ok()) return Fail(parsed.message());
     has_ranks = has_ranks || word == "-n" || word == "--ranks";
   }
-  const size_t nodes = std::max<size_t>(1, options.nodes.size());
-  if (options.spares >= nodes || options.ranks < nodes - options.spares) {
-    return Fail(fmt::format("{} nodes, {} of them spares, are too {} for {} ranks", nodes, options.spares,
-                            options.spares >= nodes ? "few" : "many", options.ranks));
-  }
+  if (!options.nodes.empty() && !options.is_virtual && options.shell.empty()) options.shell = kSsh;
+  if (const Status nodes = CheckNodes(options); !nodes.ok()) return Fail(nodes.message());
   options.command.assign(words.begin() + static_cast<std::ptrdiff_t>(next), words.end());
   if (options.command.empty() || !has_ranks) return Fail("-n RANKS and a program are needed; see --help");
   return Launch(std::move(options));

@@ -26,7 +26,7 @@ Result<std::unique_ptr<Task>> Task::Create(TaskOptions options) {
   KEDGE_ASSIGN_OR_RETURN(
       task->link_, ControlLink::Create(task->loop_.get(), std::move(connection),
                                        {[] {}, [raw = task.get()](const ControlMessage& message) { raw->OnMessage(message); },
-                                        [raw = task.get()](const Status&) { raw->loop_->Stop(); }}));
+                                        [raw = task.get()](const Status& why) { raw->OnGone(why); }}));
   return task;
 }
 
@@ -42,7 +42,15 @@ Status Task::Run() {
   const Status ran = loop_->Run();
   loop_->Unwatch(watch);
   KillAll();
-  return ran;
+  return ran.ok() ? ended_ : ran;
+}
+
+void Task::OnGone(const Status& why) {
+  if (!link_->was_open()) {
+    const os::TcpEndpoint& fmirun = options_.fmirun;
+    ended_ = why.WithContext(fmt::format("fmirun is not reached at {}:{}", os::AddressText(fmirun.address), fmirun.port));
+  }
+  loop_->Stop();
 }
 
 void Task::OnMessage(const ControlMessage& message) {
@@ -82,11 +90,12 @@ void Task::Start(const ControlMessage& message) {
   options.program = options_.command.front();
   options.arguments.assign(options_.command.begin() + 1, options_.command.end());
   options.descriptors = board_.descriptors();
-  options.set = {{kRankVariable, std::to_string(rank)},
-                 {kRanksVariable, std::to_string(options_.ranks)},
-                 {kRespawnsVariable, std::to_string(message.start - 1)},
-                 {kIntervalVariable, std::to_string(options_.interval)},
-                 {kBoardVariable, std::to_string(board_.descriptor())}};
+  options.set = options_.variables;
+  options.set.insert(options.set.end(), {{kRankVariable, std::to_string(rank)},
+                                         {kRanksVariable, std::to_string(options_.ranks)},
+                                         {kRespawnsVariable, std::to_string(message.start - 1)},
+                                         {kIntervalVariable, std::to_string(options_.interval)},
+                                         {kBoardVariable, std::to_string(board_.descriptor())}});
   its.start = message.start;
   its.has_ended = false;
   ControlMessage ended;

@@ -4,28 +4,16 @@
 
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "fmi/board.h"
 #include "fmi/control.h"
-#include "net/authentication.h"
+#include "fmi/task_options.h"
 #include "os/events/event_loop.h"
 #include "os/process/child.h"
-#include "os/sockets/tcp_socket.h"
 
 namespace kedge::fmi {
-
-struct TaskOptions {
-  uint32_t node = 0;
-  os::TcpEndpoint fmirun;
-  net::Secret secret;
-  uint32_t ranks = 1;
-  bool is_alone = true;  // there is no other node
-  uint64_t interval = 1;
-  std::vector<std::string> command;
-};
 
 class Task {
  public:
@@ -33,7 +21,7 @@ class Task {
   Task(const Task&) = delete;
   Task& operator=(const Task&) = delete;
 
-  // Until fmirun is gone.
+  // Until fmirun is gone. kUnavailable: it was never there.
   Status Run();
 
  private:
@@ -47,6 +35,7 @@ class Task {
   Task(TaskOptions options, Board board, std::unique_ptr<os::EventLoop> loop);
 
   void OnMessage(const ControlMessage& message);
+  void OnGone(const Status& why);
   void Start(const ControlMessage& message);
   void OnEnd(uint32_t rank);
   void Forget(uint32_t rank);
@@ -60,6 +49,7 @@ class Task {
   std::unique_ptr<ControlLink> link_;
   std::vector<Rank> ranks_;
   ControlMessage told_shared_;
+  Status ended_;  // why fmirun was never reached
 };
 
 }  // namespace kedge::fmi

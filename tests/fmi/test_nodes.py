@@ -180,6 +180,11 @@ def test_a_killed_fmirun_leaves_nothing(launch: Launch, nodes: Nodes) -> None:
         (["--virtual", "a,b", "--spares", "2"], "2 nodes, 2 of them spares, are too few for 4 ranks"),
         (["--virtual", "a,b,c,d,e"], "5 nodes, 0 of them spares, are too many for 4 ranks"),
         (["--spares", "1"], "1 nodes, 1 of them spares, are too few for 4 ranks"),
+        (["--hosts", "-oProxyCommand=true"], "--hosts needs different names"),
+        (["--hosts", "a", "--virtual", "b"], "the nodes are named twice"),
+        (["--shell", "ssh"], "--shell is for nodes"),
+        (["--interface", "127.0.0.1"], "--interface is for nodes on other machines"),
+        (["--hosts", "a", "--interface", "here"], '--interface needs an IPv4 address, not "here"'),
     ],
 )
 def test_wrong_nodes_are_refused(launch: Launch, words: list[str], why: str) -> None:

@@ -2,13 +2,13 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <climits>
 
 #include "os/process/exec_words.h"
 
@@ -37,16 +37,17 @@ namespace {
   _exit(127);
 }
 
-// To be read from, until its end.
-Result<UniqueFd> PipeWith(const std::string& text) {
-  KEDGE_CHECK(text.size() <= PIPE_BUF);
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return Status::FromErrno(errno, "pipe");
-  UniqueFd reads(ends[0]);
-  const UniqueFd writes(ends[1]);
-  if (write(writes.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
-    return Status::FromErrno(errno, "write");
-  return reads;
+// A file without a name, to be read from its begin: unlike a pipe it takes texts of any length.
+Result<UniqueFd> FileWith(const std::string& text) {
+  UniqueFd file(memfd_create("input", MFD_CLOEXEC));
+  if (!file.valid()) return Status::FromErrno(errno, "memfd_create");
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t written = write(file.get(), text.data() + done, text.size() - done);
+    if (written < 0) return Status::FromErrno(errno, "write");
+    done += static_cast<size_t>(written);
+  }
+  if (lseek(file.get(), 0, SEEK_SET) != 0) return Status::FromErrno(errno, "lseek");
+  return file;
 }
 
 }  // namespace
@@ -63,7 +64,7 @@ Result<Child> Child::Start(const ChildOptions& options) {
   UniqueFd writes(ends[1]);
   UniqueFd input;
   if (options.input) {
-    KEDGE_ASSIGN_OR_RETURN(input, PipeWith(*options.input));
+    KEDGE_ASSIGN_OR_RETURN(input, FileWith(*options.input));
   }
   const pid_t parent = getpid();
   const pid_t process_id = fork();

@@ -18,7 +18,7 @@ struct ChildOptions {
   std::vector<std::string> arguments;                    // without the program's name
   std::vector<std::pair<std::string, std::string>> set;  // environment variables, besides this process's
   std::vector<int> descriptors;                          // stay open in the child, under the same numbers
-  // All that it reads from its standard input, at most 4096 bytes; nothing: it has this process's.
+  // All that it reads from its standard input; nothing: it has this process's.
   std::optional<std::string> input;
 };
 

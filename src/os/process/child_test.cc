@@ -69,8 +69,8 @@ TEST(Child, HasTheEnvironmentAndDescriptors) {
 }
 
 TEST(Child, ReadsTheInputThatItIsGiven) {
-  ChildOptions options = Shell("read word && test \"$word\" = word && ! read word");
-  options.input = "word\n";
+  ChildOptions options = Shell("read word && test \"$word\" = word && test $(wc -c) = 300001 && ! read word");
+  options.input = "word\n" + std::string(300'000, 'x') + "\n";
   const auto child = Child::Start(options);
   ASSERT_TRUE(child.ok());
   EXPECT_EQ(EndOf(*child).exit_code, 0);

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "os/files/files.h"
+#include "os/process/folder.h"
 #include "os/testing/temporary_folder.h"
 
 namespace kedge::os {
@@ -132,6 +133,15 @@ TEST(Process, ReadsNamesWithParenthesesAndSpaces) {
 TEST(Process, FindsItsOwnFolder) {
   EXPECT_EQ(ProgramFolder().value(), LibraryFolder().value()) << "linked statically into this test";
   EXPECT_TRUE(*Exists(SystemFileSystem(), JoinPath(*ProgramFolder(), "os_test")));
+}
+
+TEST(Process, EntersAFolder) {
+  const std::string before = CurrentFolder().value();
+  const testing::TemporaryFolder folder;
+  ASSERT_TRUE(EnterFolder(folder.path()).ok());
+  EXPECT_EQ(CurrentFolder().value(), folder.path());
+  EXPECT_EQ(EnterFolder("nowhere").code(), Code::kNotFound);
+  ASSERT_TRUE(EnterFolder(before).ok());
 }
 
 // Runs a shell script as a daemon that reports into a file, and ends it with the test.

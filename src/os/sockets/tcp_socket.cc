@@ -1,5 +1,6 @@
 #include "os/sockets/tcp_socket.h"
 
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -42,6 +43,19 @@ Status Ended(const char* call) {
 
 }  // namespace
 
+std::optional<uint32_t> ParseAddress(const std::string& text) {
+  in_addr address{};
+  if (inet_pton(AF_INET, text.c_str(), &address) != 1) return std::nullopt;
+  return ntohl(address.s_addr);
+}
+
+std::string AddressText(uint32_t address) {
+  char text[INET_ADDRSTRLEN] = {};
+  const in_addr name{htonl(address)};
+  inet_ntop(AF_INET, &name, text, sizeof text);
+  return text;
+}
+
 Result<TcpSocket> TcpSocket::Connect(TcpEndpoint to) {
   UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return Failed("socket");
@@ -76,6 +90,10 @@ Status TcpSocket::EndWhenSilent() const {
   KEDGE_RETURN_IF_ERROR(SetOption(fd_.get(), IPPROTO_TCP, TCP_KEEPINTVL, 2));
   KEDGE_RETURN_IF_ERROR(SetOption(fd_.get(), IPPROTO_TCP, TCP_KEEPCNT, 3));
   return SetOption(fd_.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, 10'000);
+}
+
+void TcpSocket::End() const {
+  shutdown(fd_.get(), SHUT_RDWR);
 }
 
 Result<TcpEndpoint> TcpSocket::Own() const {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "base/status.h"
@@ -17,6 +18,12 @@ struct TcpEndpoint {
 };
 
 constexpr uint32_t kLoopback = 0x7f00'0001;  // 127.0.0.1
+constexpr bool IsLoopback(uint32_t address) {
+  return address >> 24 == kLoopback >> 24;
+}
+// An IPv4 address, as people write it.
+std::optional<uint32_t> ParseAddress(const std::string& text);
+std::string AddressText(uint32_t address);
 
 class TcpSocket {
  public:
@@ -29,6 +36,8 @@ class TcpSocket {
   Result<size_t> Receive(void* data, size_t bytes) const;
   // The connection ends when the other machine has not answered for some ten seconds.
   Status EndWhenSilent() const;
+  // Nothing more goes either way; the other side finds the connection ended.
+  void End() const;
   // This side's address.
   Result<TcpEndpoint> Own() const;
   int descriptor() const { return fd_.get(); }
