@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-PAGES = ("guide.md", "how-to.md", "operations.md", "reference.md", "tutorial.md")
+PAGES = ("fmi.md", "guide.md", "how-to.md", "operations.md", "reference.md", "tutorial.md")
 _COMMAND = re.compile(r"(?:\w+=\S+ )*(?:build/bin/)?(kedge [a-z]+( .*)?)")
 
 

@@ -13,7 +13,7 @@ import pytest
 from cluster import Cluster
 from documented import PAGES, commands
 from heat import HEAT, HEAT_MPICH
-from machine import KEDGE, Machine
+from machine import BUILD, KEDGE, Machine
 from sshd import SshHosts
 
 pytestmark = pytest.mark.needs("MPI", "MPICH")
@@ -28,7 +28,8 @@ def with_program(machine: Machine, shown: str, heat: Path) -> str:
         command = re.sub(printed, used, command)
     (program,) = re.findall(r" -- \./(\w+)", command)
     path = machine.folder / program
-    path.write_text(f"#!/bin/sh\nexec {heat} 16 100 50\n")
+    application = f"{BUILD / 'examples' / 'jacobi'} 16 100" if "--fmi" in shown else f"{heat} 16 100 50"
+    path.write_text(f"#!/bin/sh\nexec {application}\n")
     path.chmod(0o755)
     return command
 
@@ -37,7 +38,10 @@ def finishes(machine: Machine, command: str, **variables: str) -> None:
     environment = machine.environment() | variables | {"PATH": f"{KEDGE.parent}:{os.environ['PATH']}"}
     done = subprocess.run(command, shell=True, cwd=machine.folder, env=environment, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0 and "finished: the application finished" in done.stderr, f"{command}\n{done.stdout}{done.stderr}"
-    assert "step 100, checksum" in done.stdout + done.stderr and machine.versions()[0] == 100
+    if "--fmi" in command:
+        assert "steps 100, residual" in done.stdout + done.stderr and machine.versions()
+    else:
+        assert "step 100, checksum" in done.stdout + done.stderr and machine.versions()[0] == 100
 
 
 @pytest.mark.parametrize("shown", [shown for shown in SHOWN if "--hosts" in shown and "--virtual" not in shown])
@@ -59,7 +63,8 @@ def test_on_this_machine(machine: Machine, shown: str) -> None:
 
 @pytest.mark.parametrize("shown", [shown for shown in SHOWN if "--nodes" in shown and "--hosts" not in shown])
 def test_in_an_allocation(machine: Machine, shown: str) -> None:
-    command = with_program(machine, shown, HEAT_MPICH).replace(" -- ", " --virtual --launch-options=--mpi=pmi2 -- ")
+    mpi = "" if "--fmi" in shown else " --launch-options=--mpi=pmi2"
+    command = with_program(machine, shown, HEAT_MPICH).replace(" -- ", f" --virtual{mpi} -- ")
     folder = machine.folder / "slurm"
     folder.mkdir(mode=0o755)
     with Cluster(folder, machine.names):

@@ -16,7 +16,7 @@ from pathlib import Path
 from kedge.run.agents import Agents, why_it_failed
 from kedge.run.allocation import Allocation, slurm_job, slurm_nodes
 from kedge.run.buffers import Buffers
-from kedge.run.launchers import LAUNCHERS, find_launcher
+from kedge.run.launchers import LAUNCHERS, Launcher, find_launcher
 from kedge.run.nodes import PROBE_SECONDS, Health, Nodes, TooFewNodesError, expand_hosts
 from kedge.run.servers import Servers
 from kedge.run.shells import Shell, SlurmShell, SshShell, VirtualShell, run_on
@@ -87,6 +87,7 @@ def build_parser() -> argparse.ArgumentParser:
     what.add_argument("--ssh", metavar="COMMAND", default="", help="how hosts are reached, for the launcher too: \"ssh -F FILE\" (default: ssh, and the launcher's own way)")
     what.add_argument("--virtual", action="store_true", help="the hosts are virtual nodes on one machine (KEDGE_NODE)")
     what.add_argument("--launcher", choices=["auto", *LAUNCHERS], default="auto", help="program that starts the ranks (default: auto)")
+    what.add_argument("--fmi", action="store_true", help="COMMAND is a program of FMI, which goes on when ranks or nodes die: fmirun launches it")
     what.add_argument("--launch-options", metavar="TEXT", default="", help="more options for the launcher, as in a shell")
     what.add_argument("--job", metavar="NAME", help="the job's name (default: KEDGE_JOB_NAME, job.name, the program's name)")
     what.add_argument("--no-agents", action="store_true", help="start no agents: the application's ranks do, within its step")
@@ -179,6 +180,20 @@ def make_buffers(options: argparse.Namespace, configured: dict[str, str], shell:
     return Buffers(shell, Path(tool).with_name("kedge-buffer"), nodes, network, files, folder, say_on_stderr)
 
 
+def make_fmirun(options: argparse.Namespace, configured: dict[str, str], shell: Shell, tool: str, virtual: bool, nodes: int) -> Launcher:
+    """What launches an FMI program, with so many nodes at once. ValueError: it is not there, or cannot be told its address."""
+    program = Path(tool).with_name("fmirun")
+    if not program.exists():
+        raise ValueError(f"--fmi: there is no {program}")
+    words = shlex.split(options.launch_options)
+    if (interface := configured["net.interface"]) and shell.opening():
+        try:
+            words = ["--interface", socket.gethostbyname(interface), *words]
+        except OSError as error:
+            raise ValueError(f"net.interface = {interface}: {error.strerror}") from None
+    return Launcher("fmi", str(program), virtual, words, shell.opening(), nodes)
+
+
 def check_program(shell: Shell, node: str, program: str) -> None:
     """ValueError: the node was asked, and the program is not there. Launches would end in a way of their launcher's own."""
     code, _ = run_on(shell, node, ["sh", "-c", 'command -v -- "$0" >/dev/null', program], PROBE_SECONDS)
@@ -225,11 +240,15 @@ def supervise(options: argparse.Namespace) -> Report:
     if staging_nodes:
         staging = Staging(shell, tool, staging_nodes, folder_of(Staging, "staging", configured, part), say_on_stderr)
         os.environ |= staging.variables()
+    if options.fmi:
+        launcher = make_fmirun(options, configured, shell, tool, is_here, len(nodes.in_use))
+        nodes = Nodes([*nodes.in_use, *nodes.spares], [], nodes.nodes_min)
+    else:
+        launcher = find_launcher(options.launcher, in_slurm, is_here, shlex.split(options.launch_options), ssh)
     allocation = Allocation(options.until, slurm_job() if in_slurm else None)
     allocation.watch_signals()
     supervisor = Supervisor(
-        tool=tool, job=job, ranks=ranks, application=command, nodes=nodes,
-        launcher=find_launcher(options.launcher, in_slurm, is_here, shlex.split(options.launch_options), ssh),
+        tool=tool, job=job, ranks=ranks, application=command, nodes=nodes, launcher=launcher,
         agents=Agents(shell, tool, options.agent_log, start=not options.no_agents), buffers=buffers, staging=staging,
         health=Health(shell, tool, ["sh", "-c", options.probe] if options.probe else [], in_slurm, options.patience), allocation=allocation,
         limits=Limits(

@@ -1,9 +1,10 @@
-"""Command lines of the launchers: Open MPI's mpirun, MPICH's mpiexec, SLURM's srun."""
+"""Command lines of the launchers: Open MPI's mpirun, MPICH's mpiexec, SLURM's srun, and fmirun of FMI."""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from dataclasses import dataclass, field
@@ -18,21 +19,33 @@ _REFUSALS = {
     "mpich": rb"\[mpiexec@.*\] match_arg .*: (unrecognized argument .*)|\[proxy.*\] HYDU_create_process .*: (execvp error .*)",
     "srun": rb"srun: error: (Unable to (?:create step|allocate) .*|Invalid .* specification.*)|srun: fatal: (.*)|srun: (unrecognized option .*)"
             rb"|slurmstepd: error: (execve.*)",
+    "fmi": rb"fmirun: (unknown option .*|--?[a-z]+ .*|\d+ nodes, .*|rank \d+: start .*)",
 }
 
 
 @dataclass(frozen=True)
 class Launcher:
-    """One way to start ranks. `virtual`: the nodes are virtual ones on this machine. `ssh`: how hosts are reached; empty: its own way."""
+    """One way to start ranks. `virtual`: the nodes are virtual ones on this machine. `ssh`: how hosts are reached; empty: its own way.
+
+    `nodes`, of fmirun: so many have ranks, and the others are its spares.
+    """
 
     kind: str
     program: str
     virtual: bool = False
     options: list[str] = field(default_factory=list)
     ssh: list[str] = field(default_factory=list)
+    nodes: int = 0
+
+    @property
+    def replaces_nodes(self) -> bool:
+        """Whether a launch goes on when a node dies."""
+        return self.kind == "fmi"
 
     def command(self, nodes: list[str], ranks: int, application: list[str]) -> list[str]:
         """Starts `ranks` ranks, in order, spread evenly over `nodes`."""
+        if self.kind == "fmi":
+            return self._fmirun(nodes, ranks, application)
         counts = spread(ranks, len(nodes))
         shares = [(node, count) for node, count in zip(nodes, counts, strict=True) if count > 0]
         if self.kind == "srun":
@@ -82,6 +95,12 @@ class Launcher:
             return [*head, *_joined(parts)]
         hosts = ",".join(f"{node}:{count}" for node, count in shares)
         return [*head, "-hosts", hosts, "-n", str(sum(count for _, count in shares)), *application]
+
+
+    def _fmirun(self, nodes: list[str], ranks: int, application: list[str]) -> list[str]:
+        head = [self.program, "-n", str(ranks), "--virtual" if self.virtual else "--hosts", ",".join(nodes)]
+        head += ["--spares", str(max(0, len(nodes) - self.nodes)), *(["--shell", shlex.join(self.ssh)] if self.ssh else [])]
+        return [*head, *self.options, *application]
 
 
 def _joined(parts: list[list[str]]) -> list[str]:

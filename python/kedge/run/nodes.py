@@ -45,6 +45,13 @@ class Nodes:
 
     def bury(self, found: dict[str, str]) -> None:
         """Takes dead nodes out; spares come in their places. TooFewNodesError when fewer than `nodes_min` are left."""
+        self.leave_out(found)
+        if len(self.in_use) < self.nodes_min:
+            gone = "; ".join(f"{', '.join(nodes)}: {why}" for why, nodes in by_reason(self.dead).items())
+            raise TooFewNodesError(f"{len(self.in_use)} nodes are left and {self.nodes_min} are needed ({gone})")
+
+    def leave_out(self, found: dict[str, str]) -> None:
+        """The same, however few are left."""
         self.dead.update(found)
         self.spares = [node for node in self.spares if node not in found]
         left: list[str] = []
@@ -54,9 +61,6 @@ class Nodes:
             elif self.spares:
                 left.append(self.spares.pop(0))
         self.in_use = left
-        if len(left) < self.nodes_min:
-            gone = "; ".join(f"{', '.join(nodes)}: {why}" for why, nodes in by_reason(self.dead).items())
-            raise TooFewNodesError(f"{len(left)} nodes are left and {self.nodes_min} are needed ({gone})")
 
 
 def by_reason(dead: Mapping[str, str]) -> dict[str, list[str]]:

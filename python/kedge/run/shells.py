@@ -15,6 +15,7 @@ from typing import IO, Protocol
 # ssh's own failure; a command that ends with it cannot be told from that.
 _SSH_FAILED = 255
 _SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3")
+_STEP = ("srun", "--overlap", "--nodes=1", "--ntasks=1", "--mpi=none", "--quiet")
 _DOUBT_SECONDS = 1.0
 _END_SECONDS = 10.0
 _IN_FOLDER = 'cd "$0" 2>/dev/null; '
@@ -39,6 +40,11 @@ class Shell(Protocol):
 
     def environment(self, node: str) -> dict[str, str]:
         """The environment for both."""
+        ...
+
+    def opening(self) -> list[str]:
+        """How a command line begins that goes on with a node and a plain command for it, which is given a standard input and has
+        the whole node; empty: the node is here."""
         ...
 
     def is_own_failure(self, code: int) -> bool:
@@ -75,6 +81,9 @@ class VirtualShell(_StepsThatHearSignals):
     def environment(self, node: str) -> dict[str, str]:
         return os.environ | {"KEDGE_NODE": node}
 
+    def opening(self) -> list[str]:
+        return []
+
     def is_own_failure(self, code: int) -> bool:
         return False
 
@@ -102,7 +111,10 @@ class SshShell:
     def _command(self, node: str, before: str, arguments: list[str]) -> list[str]:
         settings = [f"{name}={value}" for name, value in sorted(kedge_variables().items())]
         there = ["sh", "-c", before + 'exec env "$@"', os.getcwd(), *settings, *arguments]
-        return [*self._ssh, *_SSH_OPTIONS, node, shlex.join(there)]
+        return [*self.opening(), node, shlex.join(there)]
+
+    def opening(self) -> list[str]:
+        return [*self._ssh, *_SSH_OPTIONS]
 
     def environment(self, node: str) -> dict[str, str]:
         return dict(os.environ)
@@ -118,8 +130,10 @@ class SlurmShell(_StepsThatHearSignals):
         self._virtual = virtual
 
     def command(self, node: str, arguments: list[str]) -> list[str]:
-        step = ["srun", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}", "--mpi=none", "--quiet", "--input=none"]
-        return [*step, *(named_by_slurm(arguments) if self._virtual else arguments)]
+        return [*_STEP, f"--nodelist={node}", "--input=none", *(named_by_slurm(arguments) if self._virtual else arguments)]
+
+    def opening(self) -> list[str]:
+        return [*_STEP, "--cpu-bind=none", "--nodelist"]
 
     def environment(self, node: str) -> dict[str, str]:
         return dict(os.environ)

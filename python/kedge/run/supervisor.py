@@ -164,6 +164,9 @@ class Supervisor:
             how = describe(attempt)
             told_to_exit = self._was_told_to_exit(answers, left)
             if attempt.exit_code == 0 and not attempt.ended:
+                if self._launcher.replaces_nodes:
+                    attempt.dead = self._say_dead(self._health.dead_among(left, answers))
+                    self._nodes.leave_out(attempt.dead)
                 return self._finish(told_to_exit)
             if self._halting:
                 return self._out_of_time(f"the application {how} when it was asked to stop")
@@ -215,11 +218,14 @@ class Supervisor:
         return found
 
     def _bury(self, dead: dict[str, str]) -> None:
+        self._nodes.bury(self._say_dead(dead))
+
+    def _say_dead(self, dead: dict[str, str]) -> dict[str, str]:
         for why, nodes in by_reason(dead).items():
             who = f"node {nodes[0]} is" if len(nodes) == 1 else f"nodes {', '.join(nodes)} are"
             self._say(f"{who} left out: {why}")
         self._agents.forget(dead)
-        self._nodes.bury(dead)
+        return dead
 
     def _look_ahead(self) -> Prospects | None:
         """What the next launch will find. Before all is given up for lost, nodes that do not answer are asked again."""
@@ -275,7 +281,7 @@ class Supervisor:
             if now >= kill_at or self._allocation.signals > 1:
                 self._say("it has not ended by itself in time, and is ended")
                 return
-            if now >= look:
+            if now >= look and not self._launcher.replaces_nodes:
                 look = now + self._limits.heartbeat
                 attempt.dead = self._dead_in_run(attempt.nodes)
                 if attempt.dead:

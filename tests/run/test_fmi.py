@@ -1,0 +1,206 @@
+"""``kedge run --fmi`` and fmirun on real machine lists: real sshds and a real SLURM start its tasks, of which ranks and nodes die."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster import Cluster
+from hosts import needs_networks
+from machine import BUILD, Machine, name_of
+from network import Network
+from processes import kill, processes_with
+from sshd import SshHosts, processes_on
+from test_slurm import submit, text
+from waiting import until
+
+FMIRUN = BUILD / "bin" / "fmirun"
+JACOBI = [str(BUILD / "examples" / "jacobi"), "40", "5000"]
+RANKS = ["-n", "4", "--interval", "20"]
+OPTIONS = ["--fmi", "--ranks=4", "--launch-options=--interval 20"]
+
+
+@pytest.fixture(autouse=True)
+def _on_the_nodes_alone(machine: Machine) -> None:
+    machine.settings |= {"KEDGE_PROTECT_SCHEME": "xor", "KEDGE_SCHEDULE_STORE": "0"}
+
+
+@pytest.fixture
+def hosts(machine: Machine) -> Iterator[SshHosts]:
+    with SshHosts(machine) as hosts:
+        yield hosts
+
+
+@pytest.fixture
+def cluster(machine: Machine) -> Iterator[Cluster]:
+    folder = machine.folder / "slurm"
+    folder.mkdir(mode=0o755)
+    with Cluster(folder, machine.names) as cluster:
+        yield cluster
+
+
+def said(output: str) -> str:
+    """What jacobi has found, each time that it says so."""
+    found = set(re.findall(r"^steps .*$", output, re.MULTILINE))
+    assert len(found) == 1, output
+    return str(found.pop())
+
+
+@pytest.fixture(scope="module")
+def expected() -> str:
+    """What it finds where nothing happens."""
+    machine = Machine(1)
+    try:
+        done = subprocess.run([FMIRUN, *RANKS, *JACOBI], env=machine.environment() | {"KEDGE_NODE": machine.names[0]}, cwd=machine.folder,
+                              capture_output=True, text=True, timeout=120, check=True)
+        return said(done.stdout)
+    finally:
+        machine.clean()
+
+
+def programs(machine: Machine, name: str) -> list[int]:
+    return [process for process in processes_with([f"MACHINE_OF_TEST={machine.folder.name}".encode()]) if name_of(process) == name]
+
+
+def rank(machine: Machine, number: int) -> int:
+    """Its process."""
+    (found,) = [process for process in programs(machine, "jacobi") if b"\0FMI_RANK=%d\0" % number in Path(f"/proc/{process}/environ").read_bytes()]
+    return found
+
+
+def secrets_shown(machine: Machine) -> list[str]:
+    """Where one stands that others may read."""
+    found = []
+    for process in processes_with([f"MACHINE_OF_TEST={machine.folder.name}".encode()]):
+        for file in ("cmdline", "environ"):
+            with suppress(OSError):
+                if re.search(rb"\b[0-9a-f]{64}\b", Path(f"/proc/{process}/{file}").read_bytes()):
+                    found.append(f"{file} of {name_of(process)}")
+    return found
+
+
+def assert_nothing_is_left(machine: Machine) -> None:
+    until(lambda: not [name for name in ("fmirun", "jacobi", "ssh", "kedge-agent") if programs(machine, name)])
+
+
+def nodes_of(report: dict[str, Any]) -> list[list[str]]:
+    return [attempt["nodes"] for attempt in report["attempts"]]
+
+
+def test_a_killed_rank_and_a_lost_host_are_replaced_within_the_launch(machine: Machine, hosts: SshHosts, expected: str) -> None:
+    """The first spare does not answer any more, the second one takes the ranks."""
+    first, second, sick, spare = machine.names
+    run = machine.start(*OPTIONS, "--nodes=2", "--patience=2s", "--", *JACOBI)
+    until(lambda: machine.protected(first))
+    assert [len([process for process in processes_on(name) if name_of(process) == "jacobi"]) for name in machine.names] == [2, 2, 0, 0]
+    assert secrets_shown(machine) == []
+    kill(rank(machine, 3))
+    until(lambda: "all ranks run again" in machine.log(run))
+    hosts.lose(sick)
+    until(lambda: f"node {sick} is gone" in machine.log(run))
+    hosts.lose(second)
+    report, log = machine.finish(run)
+    assert report["outcome"] == "finished" and nodes_of(report) == [machine.names], log
+    assert sorted(report["attempts"][0]["dead"]) == sorted([second, sick]), log
+    assert "rank 3 (process" in log and f"node {spare} takes rank 2, 3" in log
+    assert said(log) == expected
+    assert_nothing_is_left(machine)
+
+
+def test_without_a_spare_the_next_launch_is_on_the_nodes_that_are_left(machine: Machine, hosts: SshHosts, expected: str) -> None:
+    *left, lost = machine.names
+    run = machine.start(*OPTIONS, "--nodes-min=3", "--patience=2s", "--", *JACOBI)
+    until(lambda: machine.protected(left[0]))
+    hosts.lose(lost)
+    report, log = machine.finish(run)
+    assert report["outcome"] == "finished" and nodes_of(report) == [machine.names, left], log
+    assert f"fmirun: node {lost} is gone: " in log and "no spare node is left for rank 3" in log
+    assert said(log) == expected
+    assert_nothing_is_left(machine)
+
+
+def test_a_killed_fmirun_is_launched_again(machine: Machine, hosts: SshHosts, expected: str) -> None:
+    """Its tasks on the hosts end by themselves."""
+    first, second, *_ = machine.names
+    run = machine.start(*OPTIONS, "--nodes=2", "--", *JACOBI)
+    until(lambda: machine.protected(first))
+    before = programs(machine, "jacobi")
+    (launcher,) = [process for process in programs(machine, "fmirun") if b"--hosts" in Path(f"/proc/{process}/cmdline").read_bytes()]
+    os.kill(launcher, signal.SIGKILL)
+    until(lambda: not set(before) & set(programs(machine, "jacobi")))
+    report, log = machine.finish(run)
+    assert report["outcome"] == "finished" and len(report["attempts"]) == 2, log
+    assert said(log) == expected
+    assert_nothing_is_left(machine)
+
+
+def fmirun(machine: Machine, *words: str) -> subprocess.CompletedProcess[str]:
+    """By itself, on hosts that ssh reaches."""
+    command = [str(FMIRUN), *RANKS, "--shell", machine.where[1], *words]
+    return subprocess.run(command, env=machine.environment(), cwd=machine.folder, capture_output=True, text=True, timeout=120)
+
+
+def test_fmirun_takes_a_spare_where_no_task_begins(machine: Machine, hosts: SshHosts, expected: str) -> None:
+    first, second, third, _ = machine.names
+    hosts.lose(second)
+    done = fmirun(machine, "--hosts", f"{first},{second},{third}", "--spares", "1", *JACOBI)
+    assert done.returncode == 0 and said(done.stdout) == expected, done.stderr
+    assert f"node {second} is gone: its task does not begin (exit code 255); node {third} takes rank 2, 3" in done.stderr
+    done = fmirun(machine, "--hosts", f"{first},{second}", *JACOBI)
+    assert done.returncode == 1 and "its task does not begin (exit code 255), and no spare node is left for rank 2, 3" in done.stderr
+    until(lambda: not programs(machine, "jacobi") and not programs(machine, "fmirun"))
+
+
+def test_a_program_that_is_not_there_is_not_launched_again(machine: Machine, hosts: SshHosts) -> None:
+    absent = str(machine.folder / "absent")
+    report, log = machine.run(*OPTIONS, "--nodes=2", "--", "sh", "-c", f"exec {absent}", expect=1)
+    assert report["outcome"] == "gave up" and len(report["attempts"]) == 1, log
+    done = fmirun(machine, "--hosts", machine.names[0], absent)
+    assert done.returncode == 1 and f"start {absent}: No such file or directory" in done.stderr
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["told", "untold"])
+def test_in_slurm_a_node_that_dies_is_replaced_within_the_launch(cluster: Cluster, machine: Machine, expected: str, told: bool) -> None:
+    first, second, _, spare = machine.names
+    script = (
+        f"kedge run --json --virtual --nodes=3 {shlex.join(OPTIONS)} -- {shlex.join(JACOBI)} > report.json\n"
+        "echo kedge run is over: $?\n"
+    )
+    output = submit(cluster, machine, script, "--nodes=4", "--no-kill", f"--chdir={machine.folder}")
+    until(lambda: machine.protected(first))
+    assert secrets_shown(machine) == []
+    kill(rank(machine, 0))
+    until(lambda: "all ranks run again" in text(output))
+    cluster.kill_node(second, told=told)
+    until(lambda: "kedge run is over" in text(output), seconds=180)
+    assert "kedge run is over: 0" in text(output), text(output) + cluster.logs()
+    report = json.loads((machine.folder / "report.json").read_text())
+    assert report["outcome"] == "finished" and nodes_of(report) == [machine.names], text(output)
+    assert f"node {spare} takes rank" in text(output)
+    assert said(text(output)) == expected
+    until(lambda: not [name for name in ("fmirun", "jacobi", "srun") if programs(machine, name)])
+
+
+@needs_networks
+def test_a_host_whose_link_is_cut_is_replaced(machine: Machine, expected: str) -> None:
+    """Each host has an address of its own. What runs behind the cut ends by itself."""
+    with Network(machine) as network:
+        first, second, spare, _ = machine.names
+        run = machine.start(*OPTIONS, "--nodes=2", "--patience=2s", "--", *JACOBI)
+        until(lambda: machine.protected(first))
+        network.cut(second)
+        report, log = machine.finish(run)
+        until(lambda: not [process for process in processes_on(second) if name_of(process) in ("fmirun", "jacobi")])
+    assert report["outcome"] == "finished" and nodes_of(report) == [machine.names], log
+    assert f"node {spare} takes rank 2, 3" in log
+    assert said(log) == expected
