@@ -18,6 +18,7 @@ struct ControlMessage {
     kRow,      // both ways: what a rank has said of itself
     kShared,   // of a task: what its ranks say together
     kEnded,    // of a task: the rank's process has ended
+    kAlive,    // of a task, once a second
     kState,    // of fmirun: the epoch
     kHere,     // of fmirun: the rank is the node's
     kStart,    // of fmirun

@@ -72,12 +72,23 @@ int Launcher::Run(const os::EventFd& stop) {
   const auto looking = loop_->AddPeriodic(kLookPeriod, [this] {
     if (is_interrupted_) Look();
   });
+  if (!options_.shell.empty()) {
+    silence_.emplace(
+        loop_.get(),
+        Silence::Events{[this](size_t node) { return OnNode(node, {"true"}); },
+                        [this](size_t node) {
+                          Say(fmt::format("the task of node {} stands still, but the node does not", nodes_[node].name));
+                        },
+                        [this](size_t node, const std::string& why) { OnNodeEnd(node, why); }},
+        Silence::Limits());
+  }
   interrupted_ns_ = SystemClock().NowNs();
   for (size_t node = 0; node < nodes_.size() && !has_ended_; ++node) {
     if (const Status status = StartTask(node); !status.ok()) EndJob(1, status.message());
   }
   const Status ran = has_ended_ ? Status::Ok() : loop_->Run();
   if (!ran.ok()) EndJob(1, ran.ToString());
+  silence_.reset();
   EndTasks();
   loop_->CancelTimer(looking);
   loop_->Unwatch(*accepting);
@@ -98,11 +109,11 @@ void Launcher::Spread() {
 Status Launcher::StartTask(size_t node) {
   os::ChildOptions options;
   const TaskOptions task = TaskOf(node);
-  options.program = options_.program;
-  options.arguments = {"--task"};
-  if (!options_.shell.empty()) {
-    options.program = "sh";
-    options.arguments = {"-c", "exec " + options_.shell + " \"$@\"", "sh", nodes_[node].name, options_.program, "--task"};
+  if (options_.shell.empty()) {
+    options.program = options_.program;
+    options.arguments = {"--task"};
+  } else {
+    options = OnNode(node, {options_.program, "--task"});
   }
   options.set = task.variables;
   options.input = Encode(task);
@@ -110,6 +121,15 @@ Status Launcher::StartTask(size_t node) {
   KEDGE_ASSIGN_OR_RETURN(nodes_[node].watch, loop_->Watch(nodes_[node].task->descriptor(), os::EventLoop::Interest::kRead,
                                                           [this, node](os::Readiness) { OnNodeEnd(node, WhyTaskEnded(node)); }));
   return Status::Ok();
+}
+
+os::ChildOptions Launcher::OnNode(size_t node, std::initializer_list<std::string> words) const {
+  os::ChildOptions options;
+  options.program = "sh";
+  options.arguments = {"-c", "exec " + options_.shell + " \"$@\"", "sh", nodes_[node].name};
+  options.arguments.insert(options.arguments.end(), words);
+  options.input = "";
+  return options;
 }
 
 TaskOptions Launcher::TaskOf(size_t node) const {
@@ -162,6 +182,7 @@ void Launcher::OnOpened(ControlLink* link) {
   // A node that has been given up is not let in later on.
   if (node >= nodes_.size() || nodes_[node].link != nullptr || nodes_[node].is_dead) return link->End();
   nodes_[node].link = link;
+  if (silence_) silence_->OnHeard(node);
   StartWhenReady();
 }
 
@@ -200,6 +221,7 @@ size_t Launcher::NodeOf(const ControlLink* link) const {
 void Launcher::OnMessage(const ControlLink* link, const ControlMessage& message) {
   const size_t node = NodeOf(link);
   if (has_ended_ || node == nodes_.size() || message.rank >= ranks_.size()) return;
+  if (silence_) silence_->OnHeard(node);
   if (message.kind == Kind::kShared) {
     has_checkpoint_ = has_checkpoint_ || message.has_checkpoint != 0;
     relaunch_ = relaunch_ || message.relaunch != 0;
@@ -287,6 +309,7 @@ void Launcher::OnNodeEnd(size_t node, const std::string& why) {
   if (has_ended_ || std::exchange(its.is_dead, true)) return;
   // Whatever goes on there ends when its task sees this.
   if (its.link != nullptr) std::exchange(its.link, nullptr)->End();
+  if (silence_) silence_->Forget(node);
   EndTask(&its);
   std::string what = its.name.empty() ? fmt::format("the task of this node is gone: {}", why)
                                       : fmt::format("node {} is gone: {}", its.name, why);

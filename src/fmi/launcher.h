@@ -7,6 +7,7 @@
 // A rank that exits before FMI_Finalize has decided so itself, and ends the job.
 #pragma once
 
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@
 #include "base/status.h"
 #include "fmi/control.h"
 #include "fmi/phases.h"
+#include "fmi/silence.h"
 #include "fmi/task_options.h"
 #include "net/authentication.h"
 #include "os/events/event_fd.h"
@@ -68,6 +70,8 @@ class Launcher {
 
   Status StartTask(size_t node);
   TaskOptions TaskOf(size_t node) const;
+  // Run on the node by the shell.
+  os::ChildOptions OnNode(size_t node, std::initializer_list<std::string> words) const;
   void Accept();
   void OnOpened(ControlLink* link);
   // The ranks, once each node has a task or is lost.
@@ -109,6 +113,7 @@ class Launcher {
   const net::Secret secret_ = net::Secret::Generate();
   std::unique_ptr<os::EventLoop> loop_;
   const os::TcpListener listener_;
+  std::optional<Silence> silence_;  // of nodes that a shell reaches: of what is on this machine nobody else knows more
   std::vector<std::unique_ptr<ControlLink>> links_;
   std::vector<Node> nodes_;
   std::vector<Rank> ranks_;

@@ -3,13 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
+#include "base/duration.h"
 #include "fmi/environment.h"
 
 namespace kedge::fmi {
 
 using Kind = ControlMessage::Kind;
+
+namespace {
+
+constexpr Duration kAlivePeriod = std::chrono::seconds(1);
+
+}  // namespace
 
 Result<std::unique_ptr<Task>> Task::Create(TaskOptions options) {
   KEDGE_ASSIGN_OR_RETURN(Board board, Board::Create(options.ranks));
@@ -39,7 +47,13 @@ Status Task::Run() {
                            board_.task_bell().Drain();
                            Tell();
                          }));
+  const auto living = loop_->AddPeriodic(kAlivePeriod, [this] {
+    ControlMessage alive;
+    alive.kind = Kind::kAlive;
+    link_->Send(alive);
+  });
   const Status ran = loop_->Run();
+  loop_->CancelTimer(living);
   loop_->Unwatch(watch);
   KillAll();
   return ran.ok() ? ended_ : ran;
@@ -72,7 +86,8 @@ void Task::OnMessage(const ControlMessage& message) {
       board_.header().has_checkpoint = 0;
       return;
     case Kind::kShared:
-    case Kind::kEnded: return;
+    case Kind::kEnded:
+    case Kind::kAlive: return;
   }
 }
 

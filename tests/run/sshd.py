@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -105,6 +107,12 @@ class SshHosts:
         """The host is gone: its sshd, all that runs there, and its local storage."""
         self._kill(name)
         shutil.rmtree(self._machine.run_folders / name, ignore_errors=True)
+
+    def hang(self, name: str) -> None:
+        """Its kernel answers, and nothing else there does."""
+        for process in [self._daemons[name].pid, *descendants(self._daemons[name].pid), *processes_on(name)]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGSTOP)
 
     def _start(self, name: str) -> None:
         log = self._machine.folder / f"sshd.{name}.log"

@@ -129,6 +129,42 @@ def test_without_a_spare_the_next_launch_is_on_the_nodes_that_are_left(machine: 
     assert_nothing_is_left(machine)
 
 
+def test_a_task_or_a_rank_that_stands_still_for_a_while_costs_no_node(machine: Machine, hosts: SshHosts, expected: str) -> None:
+    """All processors are busy meanwhile."""
+    first, second, *_ = machine.names
+    run = machine.start(*OPTIONS, "--nodes=2", "--", *JACOBI)
+    until(lambda: machine.protected(first))
+    (task,) = [process for process in processes_on(second) if name_of(process) == "fmirun"]
+    stopped = [task, rank(machine, 0)]
+    busy = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(2 * len(os.sched_getaffinity(0)))]
+    try:
+        for process in stopped:
+            os.kill(process, signal.SIGSTOP)
+        until(lambda: f"the task of node {second} stands still, but the node does not" in machine.log(run))
+        for process in stopped:
+            os.kill(process, signal.SIGCONT)
+        report, log = machine.finish(run)
+    finally:
+        for load in busy:
+            load.kill()
+            load.wait()
+    assert report["outcome"] == "finished" and len(report["attempts"]) == 1, log
+    assert "is gone" not in log and "all ranks run again" not in log
+    assert said(log) == expected
+
+
+def test_a_host_that_hangs_is_replaced(machine: Machine, hosts: SshHosts, expected: str) -> None:
+    first, second, spare, _ = machine.names
+    run = machine.start(*OPTIONS, "--nodes=2", "--patience=2s", "--", *JACOBI)
+    until(lambda: machine.protected(first))
+    hosts.hang(second)
+    report, log = machine.finish(run)
+    assert report["outcome"] == "finished" and len(report["attempts"]) == 1, log
+    assert re.search(f"node {second} is gone: its task has been silent for .* s, and no command can be run there", log), log
+    assert f"node {spare} takes rank 2, 3" in log
+    assert said(log) == expected
+
+
 def test_a_killed_fmirun_is_launched_again(machine: Machine, hosts: SshHosts, expected: str) -> None:
     """Its tasks on the hosts end by themselves."""
     first, second, *_ = machine.names
