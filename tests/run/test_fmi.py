@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from cluster import Cluster
-from hosts import needs_networks
+from hosts import Hosts, needs_networks
 from machine import BUILD, Machine, name_of
 from network import Network
 from processes import kill, processes_with
@@ -225,6 +225,35 @@ def test_in_slurm_a_node_that_dies_is_replaced_within_the_launch(cluster: Cluste
     assert f"node {spare} takes rank" in text(output)
     assert said(text(output)) == expected
     until(lambda: not [name for name in ("fmirun", "jacobi", "srun") if programs(machine, name)])
+
+
+@needs_networks
+def test_nodes_that_do_not_reach_fmirun_or_each_other_are_named(machine: Machine) -> None:
+    here, by_address, mute, astray = machine.names
+    reach = machine.folder / "reach"
+    cases = {here: "127.0.0.1", by_address: "10.77.0.1", mute: "", astray: "10.77.0.2"}
+    reach.write_text("#!/bin/sh\nnode=$1\nshift\ncase $node in\n"
+                     + "".join(f'{node}) SSH_CONNECTION="{address} 4711 10.77.0.1 22" ;;\n' for node, address in cases.items())
+                     + 'esac\nexport SSH_CONNECTION\nexec "$@"\n')
+    reach.chmod(0o755)
+    hosts = Hosts(machine.folder / "net", [f"{here}-front", f"{here}-other"], {})
+
+    def run(*words: str) -> tuple[int, str]:
+        command = [*hosts.entered(), str(FMIRUN), "-n", "2", "--shell", str(reach), *words, JACOBI[0], "16", "50"]
+        done = subprocess.run(command, env=machine.environment(), cwd=machine.folder, capture_output=True, text=True, timeout=60)
+        return done.returncode, done.stderr
+
+    try:
+        code, log = run("--virtual", f"{here},{by_address}")
+        assert code == 1 and f"node {here} is this machine, and no other node reaches it at a loopback address" in log
+        code, log = run("--virtual", f"{here},{by_address}", "--interface", "10.77.0.1")
+        assert code == 0, log
+        code, log = run("--virtual", f"{by_address},{mute}")
+        assert code == 1 and "nothing says at which address this node reaches fmirun: --interface does" in log
+        code, log = run("--virtual", f"{by_address},{astray}")
+        assert code == 1 and "fmirun is not reached at 10.77.0.2:" in log
+    finally:
+        hosts.end()
 
 
 @needs_networks
