@@ -16,7 +16,8 @@
  * call FMI_Loop. What was received meanwhile is undefined, requests are gone. In a rank that was started again, this holds from
  * its beginning: what it communicates before its first FMI_Loop is not done, and returns that error.
  * - Misuse (a rank or a type that does not exist, a message longer than its buffer, ranks that make different collective calls)
- * ends the job with a sentence on stderr that names rank and call.
+ * ends the job with a sentence on stderr that names rank and call. Ranks in it are those of FMI_COMM_WORLD.
+ * - Handles are numbers. One whose communicator, group or type is gone is misuse, and never stands for another one.
  * - Counts are of elements of the type. A buffer of no elements may be NULL.
  * - Order. Messages between two ranks are received in the order in which they were sent, as far as source and tag match them.
  * - Threads: all calls are made by one thread.
@@ -39,10 +40,13 @@ enum {
 };
 
 typedef int FMI_Comm;
-enum { FMI_COMM_WORLD = 0 };
+enum { FMI_COMM_NULL = -1, FMI_COMM_WORLD = 0 };
+typedef int FMI_Group;
+enum { FMI_GROUP_NULL = -1, FMI_GROUP_EMPTY = 0 };
 
 typedef int FMI_Datatype;
 enum {
+  FMI_DATATYPE_NULL = -1,
   FMI_BYTE = 0, /* not to be reduced */
   FMI_CHAR = 1,
   FMI_INT = 2,
@@ -60,7 +64,8 @@ enum { FMI_SUM = 0, FMI_PROD = 1, FMI_MIN = 2, FMI_MAX = 3 };
 enum {
   FMI_ANY_SOURCE = -1,
   FMI_PROC_NULL = -2, /* sends to it and receives from it do nothing */
-  FMI_ANY_TAG = -1
+  FMI_ANY_TAG = -1,
+  FMI_UNDEFINED = -3 /* no rank, no colour, no number */
 };
 #define FMI_IN_PLACE ((void*)-1)
 
@@ -86,8 +91,6 @@ KEDGE_API int FMI_Init(int* argc, char*** argv);
 KEDGE_API int FMI_Finalize(void);
 /* Ends the job; fmirun exits with `code` (1 where that is 0). */
 KEDGE_API int FMI_Abort(FMI_Comm comm, int code);
-KEDGE_API int FMI_Comm_rank(FMI_Comm comm, int* rank);
-KEDGE_API int FMI_Comm_size(FMI_Comm comm, int* size);
 /* Seconds since an arbitrary moment; the same clock for all ranks, also those that were started again. */
 KEDGE_API double FMI_Wtime(void);
 
@@ -124,14 +127,15 @@ KEDGE_API int FMI_Wait(FMI_Request* request, FMI_Status* status);
 KEDGE_API int FMI_Waitall(int count, FMI_Request* requests, FMI_Status* statuses);
 /* *flag: 1 when it is complete. Never waits. */
 KEDGE_API int FMI_Test(FMI_Request* request, int* flag, FMI_Status* status);
-/* *count: how many elements were received; -1 where that is no whole number. */
+/* *count: how many elements were received; FMI_UNDEFINED where that is no whole number. */
 KEDGE_API int FMI_Get_count(const FMI_Status* status, FMI_Datatype type, int* count);
 
 /* ---- Of all ranks ----------------------------------------------------------------------------------------------- */
 
-/* All ranks make these calls in the same order, with the same counts, types, operations and roots. The order in which numbers are
- * combined depends on the number of ranks alone: a call that is made again has the same result, to the last bit. FMI_IN_PLACE as
- * `sent` means: what this rank gives lies where it receives (FMI_Reduce and FMI_Gather: on the root alone). */
+/* All ranks of the communicator make these calls in the same order, with the same counts, types, operations and roots. The order
+ * in which numbers are combined depends on the number of ranks alone: a call that is made again has the same result, to the last
+ * bit. Types of the program are for FMI_Bcast, FMI_Gather and FMI_Allgather; only numbers of the language are combined.
+ * FMI_IN_PLACE as `sent` means: what this rank gives lies where it receives (FMI_Reduce and FMI_Gather: on the root alone). */
 KEDGE_API int FMI_Barrier(FMI_Comm comm);
 KEDGE_API int FMI_Bcast(void* data, int count, FMI_Datatype type, int root, FMI_Comm comm);
 KEDGE_API int FMI_Reduce(const void* sent, void* received, int count, FMI_Datatype type, FMI_Op op, int root, FMI_Comm comm);
@@ -141,6 +145,84 @@ KEDGE_API int FMI_Gather(const void* sent, int sent_count, FMI_Datatype sent_typ
                          FMI_Datatype received_type, int root, FMI_Comm comm);
 KEDGE_API int FMI_Allgather(const void* sent, int sent_count, FMI_Datatype sent_type, void* received, int received_count,
                             FMI_Datatype received_type, FMI_Comm comm);
+
+/* ---- Communicators ---------------------------------------------------------------------------------------------- */
+
+/* Some ranks, in an order of their own. Messages of different communicators never match, also with FMI_ANY_SOURCE and
+ * FMI_ANY_TAG.
+ *
+ * Communicators are part of FMI_Loop's checkpoints. After a failure each rank has those that it had at the checkpoint, by the
+ * same handles, without making them anew: also such as have been freed since, and none that were made since, whose handles are
+ * misuse. Handles are given in the order of the calls that make communicators, so a rank that is started again, and makes the
+ * same calls before its first FMI_Loop, has the same ones. Those calls return FMI_ERR_PROC_FAILED there, and set the handle. What
+ * follows from a rank's own arguments (dup, create, Cartesian ones) can be asked for at once. What follows from others'
+ * (FMI_Comm_split) comes with FMI_Loop; until then calls that ask for it return FMI_ERR_PROC_FAILED. A handle that was made in
+ * the loop belongs into the arrays of FMI_Loop. */
+KEDGE_API int FMI_Comm_rank(FMI_Comm comm, int* rank);
+KEDGE_API int FMI_Comm_size(FMI_Comm comm, int* size);
+enum { FMI_IDENT = 0, FMI_CONGRUENT = 1, FMI_SIMILAR = 2, FMI_UNEQUAL = 3 };
+/* FMI_IDENT: the same one; FMI_CONGRUENT: the same ranks in the same order; FMI_SIMILAR: in another order. */
+KEDGE_API int FMI_Comm_compare(FMI_Comm left, FMI_Comm right, int* result);
+/* These and FMI_Cart_create and FMI_Cart_sub are collective over `comm`. */
+KEDGE_API int FMI_Comm_dup(FMI_Comm comm, FMI_Comm* made);
+/* A communicator for each colour (0 or greater), its ranks in the order of their keys, and in that of `comm` where keys are
+ * equal. FMI_UNDEFINED: in none; *made is FMI_COMM_NULL. */
+KEDGE_API int FMI_Comm_split(FMI_Comm comm, int colour, int key, FMI_Comm* made);
+/* Of a group's ranks, which all give the same one; others get FMI_COMM_NULL. Groups without a common rank may be made at once. */
+KEDGE_API int FMI_Comm_create(FMI_Comm comm, FMI_Group group, FMI_Comm* made);
+/* Waits for nobody; all ranks are to call it. What was begun ends as it would. */
+KEDGE_API int FMI_Comm_free(FMI_Comm* comm);
+
+/* Groups are a rank's own: nobody waits. A rank that was started again has those of the checkpoint after FMI_Loop. */
+KEDGE_API int FMI_Comm_group(FMI_Comm comm, FMI_Group* group);
+KEDGE_API int FMI_Group_incl(FMI_Group group, int count, const int* ranks, FMI_Group* made);
+KEDGE_API int FMI_Group_excl(FMI_Group group, int count, const int* ranks, FMI_Group* made);
+/* FMI_UNDEFINED: this rank is not in it. */
+KEDGE_API int FMI_Group_rank(FMI_Group group, int* rank);
+KEDGE_API int FMI_Group_size(FMI_Group group, int* size);
+/* What ranks of one group are in another; FMI_UNDEFINED where they are not in it. */
+KEDGE_API int FMI_Group_translate_ranks(FMI_Group from, int count, const int* ranks, FMI_Group to, int* translated);
+KEDGE_API int FMI_Group_free(FMI_Group* group);
+
+/* ---- Ranks in a grid -------------------------------------------------------------------------------------------- */
+
+/* Sets those of the sizes that are 0, as near to each other as can be, so that there are as many places as ranks. At most 16
+ * dimensions. */
+KEDGE_API int FMI_Dims_create(int ranks, int dimensions, int* sizes);
+/* The first ranks of `comm` in a grid, the last coordinate counting fastest; others get FMI_COMM_NULL. A dimension with `periods`
+ * wraps. `reorder` is not looked at: ranks keep their order. */
+KEDGE_API int FMI_Cart_create(FMI_Comm comm, int dimensions, const int* sizes, const int* periods, int reorder, FMI_Comm* made);
+/* The grid without the dimensions for which `keeps` is 0: one for each place in those. */
+KEDGE_API int FMI_Cart_sub(FMI_Comm comm, const int* keeps, FMI_Comm* made);
+KEDGE_API int FMI_Cartdim_get(FMI_Comm comm, int* dimensions);
+/* Of this rank. `dimensions` is how many the arrays have room for, here and below. */
+KEDGE_API int FMI_Cart_get(FMI_Comm comm, int dimensions, int* sizes, int* periods, int* coordinates);
+KEDGE_API int FMI_Cart_coords(FMI_Comm comm, int rank, int dimensions, int* coordinates);
+KEDGE_API int FMI_Cart_rank(FMI_Comm comm, const int* coordinates, int* rank);
+/* Who is `by` places before this rank (*source), and behind it (*destination); FMI_PROC_NULL at an edge. */
+KEDGE_API int FMI_Cart_shift(FMI_Comm comm, int dimension, int by, int* source, int* destination);
+
+/* ---- Types of the program --------------------------------------------------------------------------------------- */
+
+/* Elements need not lie side by side: they are packed for the way, and unpacked. Those that do are not copied. Types are a rank's
+ * own, as groups are, and part of its checkpoints. A type is used in communication once it is committed. */
+typedef ptrdiff_t FMI_Aint; /* bytes */
+KEDGE_API int FMI_Type_contiguous(int count, FMI_Datatype type, FMI_Datatype* made);
+/* `count` blocks of `length` elements; a block begins `stride` elements (hvector: bytes) behind the one before. */
+KEDGE_API int FMI_Type_vector(int count, int length, int stride, FMI_Datatype type, FMI_Datatype* made);
+KEDGE_API int FMI_Type_create_hvector(int count, int length, FMI_Aint stride, FMI_Datatype type, FMI_Datatype* made);
+/* lengths[i] elements of types[i], from offsets[i] bytes on. Its extent has the padding that C gives such a struct. */
+KEDGE_API int FMI_Type_create_struct(int count, const int* lengths, const FMI_Aint* offsets, const FMI_Datatype* types,
+                                     FMI_Datatype* made);
+/* The same elements, the first byte of which counts as `lower`; the next one begins `extent` bytes further. */
+KEDGE_API int FMI_Type_create_resized(FMI_Datatype type, FMI_Aint lower, FMI_Aint extent, FMI_Datatype* made);
+KEDGE_API int FMI_Type_commit(FMI_Datatype* type);
+/* Types made of it, and messages under way, keep what they need. */
+KEDGE_API int FMI_Type_free(FMI_Datatype* type);
+/* The bytes of an element in a message; FMI_UNDEFINED where they are more than an int counts. */
+KEDGE_API int FMI_Type_size(FMI_Datatype type, int* size);
+/* Where an element begins, and how far the next one is. */
+KEDGE_API int FMI_Type_get_extent(FMI_Datatype type, FMI_Aint* lower, FMI_Aint* extent);
 
 #ifdef __cplusplus
 }

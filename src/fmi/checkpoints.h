@@ -1,4 +1,5 @@
-// The checkpoints of FMI_Loop: versions of the name "fmi" of Kedge, whose number is that of the step.
+// The checkpoints of FMI_Loop: versions of the name "fmi" of Kedge, whose number is that of the step. Beside the program's arrays
+// they have what the rank's handles stand for.
 //
 // Kedge's context belongs to one set of processes. After a failure it is closed, and opened again over all of them, as an attempt
 // of its own: so a job that goes on is to Kedge what a job is that was launched again. What dead ranks had handed over lies with
@@ -10,6 +11,8 @@
 
 #include "base/status.h"
 #include "fmi/collectives.h"
+#include "fmi/objects.h"
+#include "format/wire.h"
 #include "kedge/kedge.h"
 
 namespace kedge::fmi {
@@ -23,9 +26,8 @@ struct Arrays {
 
 class Checkpoints {
  public:
-  // The collectives must outlive it.
-  Checkpoints(Collectives* collectives, uint32_t rank, uint32_t ranks)
-      : collectives_(*collectives), rank_(static_cast<int>(rank)), ranks_(static_cast<int>(ranks)) {}
+  // Both must outlive it. The collectives are of all ranks.
+  Checkpoints(Collectives* collectives, Objects* objects) : collectives_(*collectives), objects_(*objects) {}
   Checkpoints(const Checkpoints&) = delete;
   Checkpoints& operator=(const Checkpoints&) = delete;
   ~Checkpoints() { Close(); }
@@ -35,7 +37,7 @@ class Checkpoints {
   Status Open();
   // Not collective.
   void Close();
-  // Collective. The step of the version that came back; nothing where there is none.
+  // Collective. The step of the version that came back; nothing where there is none, and the objects are as they were.
   Result<std::optional<int64_t>> Restore(const Arrays& arrays);
   // Waits for nobody.
   Status Take(const Arrays& arrays, int64_t step);
@@ -44,8 +46,8 @@ class Checkpoints {
   Status Protect(const Arrays& arrays);
 
   Collectives& collectives_;
-  const int rank_;
-  const int ranks_;
+  Objects& objects_;
+  Buffer encoded_;  // the objects, on their way
   kedge_context* context_ = nullptr;
 };
 

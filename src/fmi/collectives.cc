@@ -9,34 +9,35 @@
 namespace kedge::fmi {
 
 const char* Collectives::NameOf(int call) {
-  constexpr const char* kNames[] = {"a barrier", "a broadcast", "a reduction", "a gathering"};
+  constexpr const char* kNames[] = {"a barrier", "a broadcast", "a reduction", "a gathering", "the making of a communicator"};
   return call >= 0 && call < static_cast<int>(std::size(kNames)) ? kNames[call] : "something unknown";
 }
 
 Status Collectives::Send(Call call, uint32_t to, const void* data, size_t bytes) {
-  return messenger_.Send(context_, to, static_cast<int>(call), data, bytes);
+  return channel_.Wait(channel_.BeginSend(to, static_cast<int>(call), data, bytes));
 }
 
 Status Collectives::WaitFor(RequestId id, Call call, size_t bytes) {
   Received received;
   received.tag = kAnyTag;
-  const Status status = messenger_.Wait(id, &received);
+  const Status status = channel_.Wait(id, &received);
   if (received.tag != kAnyTag && (received.tag != static_cast<int>(call) || received.bytes != bytes)) {
     return Status(Code::kMismatch,
                   fmt::format("ranks do not make the same call: this one is in {} of {} bytes, rank {} in {} of {}",
-                              NameOf(static_cast<int>(call)), bytes, received.source, NameOf(received.tag), received.bytes));
+                              NameOf(static_cast<int>(call)), bytes, channel_.InJob(static_cast<uint32_t>(received.source)),
+                              NameOf(received.tag), received.bytes));
   }
   return status;
 }
 
 Status Collectives::Receive(Call call, uint32_t from, void* data, size_t bytes) {
-  return WaitFor(messenger_.BeginReceive(context_, static_cast<int>(from), kAnyTag, data, bytes), call, bytes);
+  return WaitFor(channel_.BeginReceive(static_cast<int>(from), kAnyTag, data, bytes), call, bytes);
 }
 
 // In round k a rank has heard, directly or not, of 2^k ranks.
 Status Collectives::Barrier() {
-  const uint32_t ranks = messenger_.ranks();
-  const uint32_t rank = messenger_.rank();
+  const uint32_t ranks = channel_.ranks();
+  const uint32_t rank = channel_.rank();
   for (uint32_t distance = 1; distance < ranks; distance *= 2) {
     KEDGE_RETURN_IF_ERROR(Send(Call::kBarrier, (rank + distance) % ranks, nullptr, 0));
     KEDGE_RETURN_IF_ERROR(Receive(Call::kBarrier, (rank + ranks - distance) % ranks, nullptr, 0));
@@ -45,25 +46,29 @@ Status Collectives::Barrier() {
 }
 
 // A binomial tree, as below: ranks are counted from the root.
-Status Collectives::Broadcast(void* data, size_t bytes, uint32_t root) {
-  const uint32_t ranks = messenger_.ranks();
-  const uint32_t place = (messenger_.rank() + ranks - root) % ranks;
+Status Collectives::Broadcast(Call call, void* data, size_t bytes, uint32_t root) {
+  const uint32_t ranks = channel_.ranks();
+  const uint32_t place = (channel_.rank() + ranks - root) % ranks;
   uint32_t distance = 1;
   while (distance < ranks && (place & distance) == 0) distance *= 2;
-  if (place != 0) KEDGE_RETURN_IF_ERROR(Receive(Call::kBcast, (place - distance + root) % ranks, data, bytes));
+  if (place != 0) KEDGE_RETURN_IF_ERROR(Receive(call, (place - distance + root) % ranks, data, bytes));
   std::vector<RequestId> sends;
   for (distance /= 2; distance > 0; distance /= 2) {
     if (place + distance >= ranks) continue;
     const uint32_t to = (place + distance + root) % ranks;
-    sends.push_back(messenger_.BeginSend(context_, to, static_cast<int>(Call::kBcast), data, bytes));
+    sends.push_back(channel_.BeginSend(to, static_cast<int>(call), data, bytes));
   }
-  for (const RequestId send : sends) KEDGE_RETURN_IF_ERROR(messenger_.Wait(send));
+  for (const RequestId send : sends) KEDGE_RETURN_IF_ERROR(channel_.Wait(send));
   return Status::Ok();
 }
 
+Status Collectives::Broadcast(void* data, size_t bytes, uint32_t root) {
+  return Broadcast(Call::kBcast, data, bytes, root);
+}
+
 Status Collectives::Reduce(void* data, size_t count, size_t element_bytes, Combine combine, uint32_t root) {
-  const uint32_t ranks = messenger_.ranks();
-  const uint32_t place = (messenger_.rank() + ranks - root) % ranks;
+  const uint32_t ranks = channel_.ranks();
+  const uint32_t place = (channel_.rank() + ranks - root) % ranks;
   const size_t bytes = count * element_bytes;
   std::vector<std::byte> others;
   for (uint32_t distance = 1; distance < ranks; distance *= 2) {
@@ -81,24 +86,33 @@ Status Collectives::Allreduce(void* data, size_t count, size_t element_bytes, Co
   return Broadcast(data, count * element_bytes, 0);
 }
 
-Status Collectives::Gather(const void* sent, void* received, size_t bytes, uint32_t root) {
-  if (messenger_.rank() != root) return Send(Call::kGather, root, sent, bytes);
+Status Collectives::Gather(Call call, const void* sent, void* received, size_t bytes, uint32_t root) {
+  if (channel_.rank() != root) return Send(call, root, sent, bytes);
   auto* place = static_cast<std::byte*>(received);
   std::vector<RequestId> receives;
-  for (uint32_t rank = 0; rank < messenger_.ranks(); ++rank, place += bytes) {
+  for (uint32_t rank = 0; rank < channel_.ranks(); ++rank, place += bytes) {
     if (rank != root) {
-      receives.push_back(messenger_.BeginReceive(context_, static_cast<int>(rank), kAnyTag, place, bytes));
+      receives.push_back(channel_.BeginReceive(static_cast<int>(rank), kAnyTag, place, bytes));
     } else if (bytes > 0) {
       std::memmove(place, sent, bytes);
     }
   }
-  for (const RequestId receive : receives) KEDGE_RETURN_IF_ERROR(WaitFor(receive, Call::kGather, bytes));
+  for (const RequestId receive : receives) KEDGE_RETURN_IF_ERROR(WaitFor(receive, call, bytes));
   return Status::Ok();
 }
 
+Status Collectives::Gather(const void* sent, void* received, size_t bytes, uint32_t root) {
+  return Gather(Call::kGather, sent, received, bytes, root);
+}
+
 Status Collectives::Allgather(const void* sent, void* received, size_t bytes) {
-  KEDGE_RETURN_IF_ERROR(Gather(sent, received, bytes, 0));
-  return Broadcast(received, bytes * messenger_.ranks(), 0);
+  KEDGE_RETURN_IF_ERROR(Gather(Call::kGather, sent, received, bytes, 0));
+  return Broadcast(Call::kBcast, received, bytes * channel_.ranks(), 0);
+}
+
+Status Collectives::Propose(const void* own, void* all, size_t bytes) {
+  KEDGE_RETURN_IF_ERROR(Gather(Call::kPropose, own, all, bytes, 0));
+  return Broadcast(Call::kPropose, all, bytes * channel_.ranks(), 0);
 }
 
 }  // namespace kedge::fmi

@@ -1,20 +1,25 @@
-// What all ranks do together, as messages of one context.
+// What all ranks of a communicator do together, as messages of one channel.
 //
 // Each message carries what it is for, so that ranks that make different calls are told, and find no numbers of another call
 // among theirs. Who sends to whom, and in which order numbers are combined, depends on ranks and root alone.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <utility>
 
+#include "fmi/channel.h"
 #include "fmi/datatypes.h"
-#include "fmi/messenger.h"
 
 namespace kedge::fmi {
 
 class Collectives {
  public:
-  // The messenger must outlive it.
-  Collectives(Messenger* messenger, Context context) : messenger_(*messenger), context_(context) {}
+  // Nothing else travels there.
+  explicit Collectives(Channel channel) : channel_(std::move(channel)) {}
+
+  uint32_t rank() const { return channel_.rank(); }
+  uint32_t ranks() const { return channel_.ranks(); }
 
   // All return kUnavailable after a failure, kMismatch where ranks do not make the same call.
   Status Barrier();
@@ -25,17 +30,20 @@ class Collectives {
   // `received` (null but on the root) has room for `bytes` of each rank. `sent` may lie at its own place there.
   Status Gather(const void* sent, void* received, size_t bytes, uint32_t root);
   Status Allgather(const void* sent, void* received, size_t bytes);
+  // The same, for what ranks must agree on to have a communicator.
+  Status Propose(const void* own, void* all, size_t bytes);
 
  private:
-  enum class Call : int { kBarrier, kBcast, kReduce, kGather };
+  enum class Call : int { kBarrier, kBcast, kReduce, kGather, kPropose };
   static const char* NameOf(int call);
   Status Send(Call call, uint32_t to, const void* data, size_t bytes);
   // Exactly so many bytes of exactly this call.
   Status Receive(Call call, uint32_t from, void* data, size_t bytes);
   Status WaitFor(RequestId id, Call call, size_t bytes);
+  Status Broadcast(Call call, void* data, size_t bytes, uint32_t root);
+  Status Gather(Call call, const void* sent, void* received, size_t bytes, uint32_t root);
 
-  Messenger& messenger_;
-  const Context context_;
+  Channel channel_;
 };
 
 }  // namespace kedge::fmi

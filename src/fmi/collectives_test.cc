@@ -19,7 +19,7 @@ class OfRanks : public ::testing::TestWithParam<uint32_t> {
   void Run(const std::function<void(Collectives& collectives, uint32_t rank)>& body) {
     Board board = NewBoard(GetParam());
     RunRanks(&board, [&](Messenger& messenger) {
-      Collectives collectives(&messenger, Context::kCollective);
+      Collectives collectives(Channel(&messenger, Context::kCollective));
       body(collectives, messenger.rank());
     });
   }
@@ -96,7 +96,7 @@ INSTANTIATE_TEST_SUITE_P(Collectives, OfRanks, ::testing::Values(1, 2, 3, 4, 7, 
 TEST(Collectives, NameRanksThatMakeDifferentCalls) {
   Board board = NewBoard(2);
   RunRanks(&board, [](Messenger& messenger) {
-    Collectives collectives(&messenger, Context::kCollective);
+    Collectives collectives(Channel(&messenger, Context::kCollective));
     int data = 0;
     if (messenger.rank() == 1) {
       ASSERT_TRUE(messenger.Send(Context::kCollective, 0, 1, &data, sizeof data).ok());  // as a broadcast's

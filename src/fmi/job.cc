@@ -57,9 +57,9 @@ Job::Job(Board board, const Options& options)
       options_(options),
       probe_(options.rank),
       messenger_(&board_, options.rank),
-      collectives_(&messenger_, Context::kCollective),
-      own_collectives_(&messenger_, Context::kCheckpoint),
-      checkpoints_(&own_collectives_, options.rank, board_.ranks()) {
+      objects_(&messenger_),
+      own_collectives_(Channel(&messenger_, Context::kCheckpoint)),
+      checkpoints_(&own_collectives_, &objects_) {
   os::AllowReadingBy(os::ParentProcess());
   BoardRow& row = board_.row(options.rank);
   row.process_id = os::ThisProcess();
@@ -76,6 +76,7 @@ Status Job::Begin() {
 
 Status Job::Enter(const std::function<Status()>& connect) {
   messenger_.Adopt(board_.epoch());
+  packed_messages_.Clear();
   KEDGE_RETURN_IF_ERROR(Reach(Phase::kBootstrapping));
   os::KillPoint("fmi.h1");
   KEDGE_RETURN_IF_ERROR(ReachNeighbour());

@@ -1,8 +1,8 @@
 // A rank's part in its job: the states H1 to H3, FMI_Loop and FMI_Finalize (K. Sato's thesis, 5.3.2 and 5.4.1).
 //
 // After a failure FMI_Loop closes Kedge's context, drops what belongs to former epochs, and says that it is here (H1). When all
-// are, it tries whether it can reach its neighbour, opens the context anew, and brings the arrays back (H2). When all have, it
-// returns (H3). A further failure at any point begins this again in the next epoch.
+// are, it tries whether it can reach its neighbour, opens the context anew, and brings the arrays back, and what its handles
+// stand for (H2). When all have, it returns (H3). A further failure at any point begins this again in the next epoch.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,8 @@
 #include "fmi/checkpoints.h"
 #include "fmi/collectives.h"
 #include "fmi/messenger.h"
+#include "fmi/objects.h"
+#include "fmi/packed_elements.h"
 
 namespace kedge::fmi {
 
@@ -38,7 +40,8 @@ class Job {
 
   Messenger& messenger() { return messenger_; }
   const Messenger& messenger() const { return messenger_; }
-  Collectives& collectives() { return collectives_; }
+  Objects& objects() { return objects_; }
+  PackedMessages& packed_messages() { return packed_messages_; }
 
  private:
   Job(Board board, const Options& options);
@@ -64,7 +67,8 @@ class Job {
   const Options options_;
   const uint64_t probe_;  // what others read to see whether they can
   Messenger messenger_;
-  Collectives collectives_;
+  Objects objects_;
+  PackedMessages packed_messages_;
   Collectives own_collectives_;  // for Kedge, and for FMI_Loop itself
   Checkpoints checkpoints_;
   std::optional<int64_t> step_;  // nothing before the first FMI_Loop, and while it has yet to be brought back

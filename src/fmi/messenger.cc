@@ -60,7 +60,7 @@ Messenger::Request* Messenger::Find(RequestId id) {
 }
 
 bool Messenger::Takes(const Request& request, uint32_t source, const MessageHead& head) const {
-  return static_cast<uint16_t>(request.context) == head.context &&
+  return static_cast<uint32_t>(request.context) == head.context &&
          (request.peer == kAnySource || request.peer == static_cast<int>(source)) &&
          (request.tag == kAnyTag || request.tag == head.tag);
 }
@@ -70,10 +70,20 @@ bool Messenger::HasLeft(const Request& request) const {
     return board_->is_here(rank) ? board_->place(rank) == Place{epoch_, Phase::kLeaving} : peers_.HasLeft(rank);
   };
   if (request.peer != kAnySource) return has_left(static_cast<uint32_t>(request.peer));
-  for (uint32_t rank = 0; rank < ranks(); ++rank) {
+  const uint32_t members = request.group ? request.group->size() : ranks();
+  for (uint32_t member = 0; member < members; ++member) {
+    const uint32_t rank = request.group ? (*request.group)[member] : member;
     if (rank != rank_ && !has_left(rank)) return false;
   }
-  return ranks() > 1;
+  return members > 1;
+}
+
+int Messenger::NameOf(const Request& request, uint32_t source) {
+  if (request.peer != kAnySource) return request.name;
+  if (!request.group) return static_cast<int>(source);
+  const std::optional<uint32_t> member = request.group->Find(source);
+  KEDGE_CHECK(member);
+  return static_cast<int>(*member);
 }
 
 RequestId Messenger::BeginSend(Context context, uint32_t to, int tag, const void* data, uint64_t bytes) {
@@ -85,7 +95,7 @@ RequestId Messenger::BeginSend(Context context, uint32_t to, int tag, const void
   Pending message;
   message.head.epoch = epoch_;
   message.head.tag = tag;
-  message.head.context = static_cast<uint16_t>(context);
+  message.head.context = static_cast<uint32_t>(context);
   message.head.bytes = bytes;
   message.head.request = index;
   if (bytes <= kEagerBytesMax) {
@@ -103,12 +113,19 @@ RequestId Messenger::BeginSend(Context context, uint32_t to, int tag, const void
   return IdOf(index);
 }
 
-RequestId Messenger::BeginReceive(Context context, int from, int tag, void* data, uint64_t bytes_max) {
+RequestId Messenger::BeginReceive(Context context, int from, int tag, void* data, uint64_t bytes_max,
+                                  const std::shared_ptr<const Group>& group) {
   if (is_broken()) return kGone;
   const uint32_t index = NewRequest();
   Request& request = requests_[index];
   request.context = context;
-  request.peer = from;
+  request.name = from;
+  if (from == kAnySource) {
+    request.peer = kAnySource;
+    request.group = group;
+  } else {
+    request.peer = group ? static_cast<int>((*group)[static_cast<uint32_t>(from)]) : from;
+  }
   request.tag = tag;
   request.data = data;
   request.bytes = bytes_max;
@@ -195,7 +212,7 @@ void Messenger::OnMessage(uint32_t source, const MessageHead& head, const std::b
     Pending data_message;
     data_message.head.kind = MessageKind::kData;
     data_message.head.epoch = epoch_;
-    data_message.head.request = head.address;
+    data_message.head.request = static_cast<uint32_t>(head.address);
     data_message.head.bytes = requests_[head.request].bytes;
     data_message.data = requests_[head.request].data;
     data_message.request = static_cast<int64_t>(head.request);
@@ -223,7 +240,7 @@ void Messenger::OnData(const MessageHead& head) {
 
 void Messenger::Deliver(uint32_t index, uint32_t source, const MessageHead& head, const void* data) {
   Request& request = requests_[index];
-  request.received = {static_cast<int>(source), head.tag, head.bytes};
+  request.received = {NameOf(request, source), head.tag, head.bytes};
   if (head.bytes > request.bytes) {
     request.error =
         Status(Code::kMismatch, fmt::format("the message of {} bytes from rank {} (tag {}) does not fit into {} bytes",

@@ -15,10 +15,12 @@
 #include <cstdint>
 #include <deque>
 #include <list>
+#include <memory>
 #include <vector>
 
 #include "base/status.h"
 #include "fmi/board.h"
+#include "fmi/handles/group.h"
 #include "fmi/peers.h"
 
 namespace kedge::fmi {
@@ -26,8 +28,8 @@ namespace kedge::fmi {
 constexpr int kAnySource = -1;
 constexpr int kAnyTag = -1;
 
-// Messages of different contexts never match.
-enum class Context : uint16_t { kApplication, kCollective, kCheckpoint };
+// Messages of different contexts never match. Each communicator has two (channel.h).
+enum class Context : uint32_t { kApplication, kCollective, kCheckpoint };
 
 struct Received {
   int source = 0;
@@ -56,8 +58,10 @@ class Messenger final : private MessageSink {
   bool is_broken() const { return board_->epoch() != epoch_; }
 
   RequestId BeginSend(Context context, uint32_t to, int tag, const void* data, uint64_t bytes);
-  // `from` may be kAnySource, `tag` kAnyTag. What the message says of itself is told by Wait.
-  RequestId BeginReceive(Context context, int from, int tag, void* data, uint64_t bytes_max);
+  // `from` may be kAnySource, `tag` kAnyTag. What the message says of itself is told by Wait. With a group, senders are called by
+  // their numbers in it.
+  RequestId BeginReceive(Context context, int from, int tag, void* data, uint64_t bytes_max,
+                         const std::shared_ptr<const Group>& group = {});
   // Ends the request. kUnavailable: there has been a failure since it was begun. kInvalidArgument: there
   // is no such request. kMismatch: the message was longer than its buffer (of which
   // `received` tells all the same), or the other rank has called FMI_Finalize.
@@ -84,10 +88,12 @@ class Messenger final : private MessageSink {
     bool is_send = false;
     bool is_complete = false;
     Context context = Context::kApplication;
-    int peer = 0;
+    int peer = 0;  // of the job
+    int name = 0;  // what the receiver calls it
     int tag = 0;
     void* data = nullptr;
-    uint64_t bytes = 0;  // of the buffer
+    uint64_t bytes = 0;                  // of the buffer
+    std::shared_ptr<const Group> group;  // of a receive from any source; null: all ranks
     Received received;
     Status error;
   };
@@ -112,6 +118,8 @@ class Messenger final : private MessageSink {
   bool IsGone(RequestId id) const { return is_broken() || id >> 32 != epoch_; }
   RequestId IdOf(uint32_t index) const { return static_cast<int64_t>(epoch_) << 32 | (index + 1); }
   bool Takes(const Request& request, uint32_t source, const MessageHead& head) const;
+  // What the receiver calls the rank.
+  static int NameOf(const Request& request, uint32_t source);
   // Whether the request's other side has called FMI_Finalize.
   bool HasLeft(const Request& request) const;
 

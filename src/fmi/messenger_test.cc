@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <numeric>
 #include <random>
 #include <string>
@@ -207,6 +208,17 @@ TEST_F(Pair, NamesWhoHasLeft) {
   EXPECT_EQ(Take(two, 0, 1), "last words");
   EXPECT_EQ(Take(two, 0, 1), "mismatch: rank 0 has called FMI_Finalize, and never sends this message");
   EXPECT_EQ(Take(two, kAnySource, 1), "mismatch: every other rank has called FMI_Finalize, and never sends this message");
+}
+
+TEST(Messenger, KnowsWhenAllOfAGroupHaveLeft) {
+  Board board = NewBoard(3);
+  Messenger two(&board, 1);
+  two.Adopt(1);
+  board.SetPlace(0, {1, Phase::kLeaving});
+  char byte = 0;
+  const auto group = std::make_shared<const Group>(Group({1, 0}));
+  EXPECT_EQ(two.Wait(two.BeginReceive(kHere, kAnySource, kAnyTag, &byte, 1, group)).message(),
+            "every other rank has called FMI_Finalize, and never sends this message");
 }
 
 // Of random sizes, from all to all, with any order of receives; each carries its number.

@@ -29,11 +29,12 @@ struct MessageHead {
   uint32_t bytes_in_ring = 0;  // behind this head
   uint32_t epoch = 0;
   int32_t tag = 0;
+  uint32_t context = 0;
+  uint32_t request = 0;  // of the sender
   MessageKind kind = MessageKind::kSkip;
-  uint16_t context = 0;
+  uint16_t unused = 0;
   uint64_t bytes = 0;  // of the message
   uint64_t address = 0;
-  uint64_t request = 0;  // of the sender
 };
 
 // Lies in the shared memory; all zeros is an empty one.

@@ -21,6 +21,9 @@ BUILD = Path(os.environ["BUILD_FOLDER"])
 FMIRUN = BUILD / "bin" / "fmirun"
 JACOBI = BUILD / "examples" / "jacobi"
 CALLS = BUILD / "test" / "fmi_calls"
+COMMUNICATORS = BUILD / "test" / "fmi_communicators"
+GRID = BUILD / "test" / "fmi_grid"
+TYPES = BUILD / "test" / "fmi_types"
 
 
 @dataclass(frozen=True)
@@ -30,10 +33,16 @@ class Ended:
     err: str
 
     def result(self) -> str:
-        """What jacobi says of its cells, each time it says it."""
+        """What the program says of its cells, each time it says it."""
         found = set(re.findall(r"^steps .*$", self.out, re.MULTILINE))
         assert len(found) == 1, f"{self.code}\n{self.out}\n{self.err}"
         return str(found.pop())
+
+
+def assert_survived(ended: Ended, expected: str) -> None:
+    """Who is killed behind FMI_Finalize takes nothing from the result, but does not end with 0."""
+    assert ended.code == (128 + signal.SIGKILL if "after FMI_Finalize" in ended.err else 0), ended.err
+    assert ended.result() == expected, ended.err
 
 
 def armed(program: list[str], kills: dict[tuple[int, int], str]) -> list[str]:

@@ -10,17 +10,11 @@ from collections.abc import Callable
 
 import pytest
 
-from conftest import JACOBI, Ended, Launch, armed
+from conftest import JACOBI, Launch, armed, assert_survived
 
 RANKS, CELLS, STEPS = 4, 40, 600
 # Of planes that the receiver reads from the sender's memory.
 LONG_CELLS, LONG_STEPS = 96, 200
-
-
-def assert_survived(ended: Ended, expected: str) -> None:
-    """Who is killed behind FMI_Finalize takes nothing from the result, but does not end with 0."""
-    assert ended.code == (128 + signal.SIGKILL if "after FMI_Finalize" in ended.err else 0), ended.err
-    assert ended.result() == expected, ended.err
 
 
 @pytest.mark.parametrize("seed", [1, 2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 13))])

@@ -1,0 +1,54 @@
+// The C ABI of libkedge-fmi (kedge/fmi.h): begin, end, survive.
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "base/clock.h"
+#include "fmi/api/checks.h"
+#include "fmi/job.h"
+#include "kedge/fmi.h"
+
+using namespace kedge::fmi;  // NOLINT(google-build-using-namespace)
+
+int FMI_Init(int*, char***) {
+  if (TheJob()) Die("FMI_Init", "it has been called before");
+  const auto options = Job::FromEnvironment();
+  if (!options.ok()) Die("FMI_Init", options.status().message());
+  auto job = Job::Attach(*options);
+  if (!job.ok()) Die("FMI_Init", job.status().message());
+  TheJob() = std::move(*job);
+  return Answer("FMI_Init", TheJob()->Begin());
+}
+
+int FMI_Finalize(void) {
+  const kedge::Status ended = JobIn("FMI_Finalize").End();
+  if (!ended.ok()) Die("FMI_Finalize", ended.message());
+  TheJob().reset();
+  return FMI_SUCCESS;
+}
+
+int FMI_Abort(FMI_Comm comm, int code) {
+  CommunicatorIn("FMI_Abort", comm);
+  EndProcess(code != 0 ? code : 1);
+}
+
+double FMI_Wtime(void) {
+  return static_cast<double>(kedge::SystemClock().NowNs()) * 1e-9;
+}
+
+int FMI_Loop(void** ckpts, int* sizes, int len) {
+  constexpr char kCall[] = "FMI_Loop";
+  Job& job = JobIn(kCall);
+  if (len < 0) Die(kCall, fmt::format("there are {} arrays", len));
+  if (len > 0 && (ckpts == nullptr || sizes == nullptr)) Die(kCall, "the arrays are NULL");
+  for (int i = 0; i < len; ++i) {
+    CheckCount(kCall, sizes[i]);
+    if (sizes[i] > 0) CheckNotNull(kCall, ckpts[i], "the buffer");
+  }
+  const auto step = job.Loop({ckpts, sizes, len});
+  if (!step.ok()) Die(kCall, step.status().message());
+  if (*step > INT32_MAX) Die(kCall, "there were more steps than an int counts");
+  return static_cast<int>(*step);
+}

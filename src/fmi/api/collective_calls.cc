@@ -1,0 +1,148 @@
+// The C ABI of libkedge-fmi (kedge/fmi.h): what all ranks of a communicator do together.
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "fmi/api/checks.h"
+#include "fmi/collectives.h"
+#include "fmi/datatypes.h"
+#include "fmi/packed_elements.h"
+#include "kedge/fmi.h"
+
+namespace kedge::fmi {
+namespace {
+
+struct Reduction {
+  Combine combine;
+  size_t count;
+  size_t element_bytes;
+  size_t bytes() const { return count * element_bytes; }
+};
+
+Reduction CheckedReduction(const char* call, int count, FMI_Datatype type, FMI_Op op) {
+  CheckCount(call, count);
+  if (!IsBasic(type)) {
+    DerivedTypeIn(call, type);
+    Die(call, fmt::format("type {} is a derived one, and only numbers of the language can be combined", type));
+  }
+  const Combine combine = CombineOf(type, op);
+  if (combine == nullptr) Die(call, fmt::format("there is no operation {} on type {}", op, type));
+  return {combine, static_cast<size_t>(count), BytesOf(type)};
+}
+
+void CheckNumbers(const char* call, const Reduction& reduction, const void* data) {
+  if (reduction.count > 0) CheckNotNull(call, data, "the buffer");
+}
+
+void CopyUnlessInPlace(void* to, const void* from, size_t bytes) {
+  if (from != FMI_IN_PLACE && bytes > 0) std::memcpy(to, from, bytes);
+}
+
+// What comes from all ranks.
+Elements CheckedFromAll(const char* call, const Communicator& in, void* received, int count, FMI_Datatype type) {
+  CheckCount(call, count);
+  return CheckedElements(call, received, uint64_t{in.channel.ranks()} * static_cast<uint64_t>(count), type);
+}
+
+// What a rank gives to a gathering, where it may be in its place already.
+Elements CheckedGiven(const char* call, const Communicator& in, const void* sent, int sent_count, FMI_Datatype sent_type,
+                      const void* received, int received_count, FMI_Datatype received_type) {
+  const auto* place = static_cast<const std::byte*>(received);
+  if (received_count > 0) place += ptrdiff_t{in.channel.rank()} * received_count * ExtentOf(call, received_type);
+  Elements own = CheckedElements(call, place, static_cast<uint64_t>(received_count), received_type);
+  if (sent == FMI_IN_PLACE) return own;
+  CheckCount(call, sent_count);
+  Elements given = CheckedElements(call, sent, static_cast<uint64_t>(sent_count), sent_type);
+  if (given.bytes != own.bytes) {
+    Die(call, fmt::format("{} bytes are sent, and {} received from each rank", given.bytes, own.bytes));
+  }
+  return given;
+}
+
+}  // namespace
+}  // namespace kedge::fmi
+
+using namespace kedge::fmi;  // NOLINT(google-build-using-namespace)
+
+int FMI_Barrier(FMI_Comm comm) {
+  Communicator* in = CommunicatorIn("FMI_Barrier", comm);
+  return in == nullptr ? FMI_ERR_PROC_FAILED : Answer("FMI_Barrier", in->collectives.Barrier());
+}
+
+int FMI_Bcast(void* data, int count, FMI_Datatype type, int root, FMI_Comm comm) {
+  constexpr char kCall[] = "FMI_Bcast";
+  Communicator* in = CommunicatorIn(kCall, comm);
+  if (in == nullptr) return FMI_ERR_PROC_FAILED;
+  CheckCount(kCall, count);
+  PackedElements packed(CheckedElements(kCall, data, static_cast<uint64_t>(count), type));
+  const uint32_t from = CheckedRank(kCall, *in, root, "root");
+  const bool is_root = in->channel.rank() == from;
+  if (is_root) packed.Pack();
+  const int code = Answer(kCall, in->collectives.Broadcast(packed.data(), packed.bytes(), from));
+  if (code == FMI_SUCCESS && !is_root) packed.Unpack(packed.bytes());
+  return code;
+}
+
+int FMI_Reduce(const void* sent, void* received, int count, FMI_Datatype type, FMI_Op op, int root, FMI_Comm comm) {
+  constexpr char kCall[] = "FMI_Reduce";
+  Communicator* in = CommunicatorIn(kCall, comm);
+  if (in == nullptr) return FMI_ERR_PROC_FAILED;
+  const uint32_t to = CheckedRank(kCall, *in, root, "root");
+  const bool is_root = in->channel.rank() == to;
+  const Reduction reduction = CheckedReduction(kCall, count, type, op);
+  CheckNumbers(kCall, reduction, sent);
+  if (is_root) CheckNumbers(kCall, reduction, received);
+  if (!is_root && sent == FMI_IN_PLACE) Die(kCall, "FMI_IN_PLACE is for the root alone");
+  std::vector<std::byte> own(is_root ? 0 : reduction.bytes());
+  void* data = is_root ? received : own.data();
+  CopyUnlessInPlace(data, sent, reduction.bytes());
+  return Answer(kCall, in->collectives.Reduce(data, reduction.count, reduction.element_bytes, reduction.combine, to));
+}
+
+int FMI_Allreduce(const void* sent, void* received, int count, FMI_Datatype type, FMI_Op op, FMI_Comm comm) {
+  constexpr char kCall[] = "FMI_Allreduce";
+  Communicator* in = CommunicatorIn(kCall, comm);
+  if (in == nullptr) return FMI_ERR_PROC_FAILED;
+  const Reduction reduction = CheckedReduction(kCall, count, type, op);
+  CheckNumbers(kCall, reduction, sent);
+  CheckNumbers(kCall, reduction, received);
+  CopyUnlessInPlace(received, sent, reduction.bytes());
+  return Answer(kCall, in->collectives.Allreduce(received, reduction.count, reduction.element_bytes, reduction.combine));
+}
+
+int FMI_Gather(const void* sent, int sent_count, FMI_Datatype sent_type, void* received, int received_count,
+               FMI_Datatype received_type, int root, FMI_Comm comm) {
+  constexpr char kCall[] = "FMI_Gather";
+  Communicator* in = CommunicatorIn(kCall, comm);
+  if (in == nullptr) return FMI_ERR_PROC_FAILED;
+  const uint32_t to = CheckedRank(kCall, *in, root, "root");
+  if (in->channel.rank() != to) {
+    if (sent == FMI_IN_PLACE) Die(kCall, "FMI_IN_PLACE is for the root alone");
+    CheckCount(kCall, sent_count);
+    PackedElements given(CheckedElements(kCall, sent, static_cast<uint64_t>(sent_count), sent_type));
+    given.Pack();
+    return Answer(kCall, in->collectives.Gather(given.data(), nullptr, given.bytes(), to));
+  }
+  PackedElements all(CheckedFromAll(kCall, *in, received, received_count, received_type));
+  PackedElements given(CheckedGiven(kCall, *in, sent, sent_count, sent_type, received, received_count, received_type));
+  given.Pack();
+  const int code = Answer(kCall, in->collectives.Gather(given.data(), all.data(), given.bytes(), to));
+  if (code == FMI_SUCCESS) all.Unpack(all.bytes());
+  return code;
+}
+
+int FMI_Allgather(const void* sent, int sent_count, FMI_Datatype sent_type, void* received, int received_count,
+                  FMI_Datatype received_type, FMI_Comm comm) {
+  constexpr char kCall[] = "FMI_Allgather";
+  Communicator* in = CommunicatorIn(kCall, comm);
+  if (in == nullptr) return FMI_ERR_PROC_FAILED;
+  PackedElements all(CheckedFromAll(kCall, *in, received, received_count, received_type));
+  PackedElements given(CheckedGiven(kCall, *in, sent, sent_count, sent_type, received, received_count, received_type));
+  given.Pack();
+  const int code = Answer(kCall, in->collectives.Allgather(given.data(), all.data(), given.bytes()));
+  if (code == FMI_SUCCESS) all.Unpack(all.bytes());
+  return code;
+}

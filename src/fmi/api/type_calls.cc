@@ -1,0 +1,113 @@
+// The C ABI of libkedge-fmi (kedge/fmi.h): types that are made of others.
+#include <fmt/format.h>
+
+#include <climits>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "fmi/api/checks.h"
+#include "fmi/handles/type_map.h"
+#include "kedge/fmi.h"
+
+namespace kedge::fmi {
+namespace {
+
+int SetType(const char* call, Result<TypeMap> map, FMI_Datatype* made) {
+  if (!map.ok()) Die(call, map.status().message());
+  *made = TheJob()->objects().types.Add({std::make_shared<TypeMap>(std::move(*map)), /*is_committed=*/false});
+  return FMI_SUCCESS;
+}
+
+uint64_t CheckedNumber(const char* call, int number) {
+  CheckCount(call, number);
+  return static_cast<uint64_t>(number);
+}
+
+// Of a handle of the program, where only types that it has made may be.
+DerivedType& CheckedDerived(const char* call, FMI_Datatype* type) {
+  CheckNotNull(call, type, "the type");
+  if (IsBasic(*type)) Die(call, fmt::format("type {} is one of the language", *type));
+  return DerivedTypeIn(call, *type);
+}
+
+}  // namespace
+}  // namespace kedge::fmi
+
+using namespace kedge::fmi;  // NOLINT(google-build-using-namespace)
+
+int FMI_Type_contiguous(int count, FMI_Datatype type, FMI_Datatype* made) {
+  constexpr char kCall[] = "FMI_Type_contiguous";
+  JobIn(kCall);
+  return SetType(kCall, TypeMap::Contiguous(CheckedNumber(kCall, count), *TypeMapIn(kCall, type)), made);
+}
+
+int FMI_Type_vector(int count, int length, int stride, FMI_Datatype type, FMI_Datatype* made) {
+  constexpr char kCall[] = "FMI_Type_vector";
+  JobIn(kCall);
+  const auto of = TypeMapIn(kCall, type);
+  int64_t bytes = 0;
+  // What overflows is further than a type reaches.
+  if (__builtin_mul_overflow(int64_t{stride}, of->extent(), &bytes)) bytes = TypeMap::kSpanMax + 1;
+  return SetType(kCall, TypeMap::Vector(CheckedNumber(kCall, count), CheckedNumber(kCall, length), bytes, *of), made);
+}
+
+int FMI_Type_create_hvector(int count, int length, FMI_Aint stride, FMI_Datatype type, FMI_Datatype* made) {
+  constexpr char kCall[] = "FMI_Type_create_hvector";
+  JobIn(kCall);
+  const auto of = TypeMapIn(kCall, type);
+  return SetType(kCall, TypeMap::Vector(CheckedNumber(kCall, count), CheckedNumber(kCall, length), stride, *of), made);
+}
+
+int FMI_Type_create_struct(int count, const int* lengths, const FMI_Aint* offsets, const FMI_Datatype* types,
+                           FMI_Datatype* made) {
+  constexpr char kCall[] = "FMI_Type_create_struct";
+  JobIn(kCall);
+  CheckCount(kCall, count);
+  std::vector<std::shared_ptr<const TypeMap>> maps;
+  std::vector<TypeMap::Part> parts;
+  for (int i = 0; i < count; ++i) {
+    maps.push_back(TypeMapIn(kCall, types[i]));
+    parts.push_back({offsets[i], CheckedNumber(kCall, lengths[i]), maps.back().get()});
+  }
+  return SetType(kCall, TypeMap::Struct(parts), made);
+}
+
+int FMI_Type_create_resized(FMI_Datatype type, FMI_Aint lower, FMI_Aint extent, FMI_Datatype* made) {
+  constexpr char kCall[] = "FMI_Type_create_resized";
+  JobIn(kCall);
+  return SetType(kCall, TypeMap::Resized(*TypeMapIn(kCall, type), lower, extent), made);
+}
+
+int FMI_Type_commit(FMI_Datatype* type) {
+  constexpr char kCall[] = "FMI_Type_commit";
+  CheckNotNull(kCall, type, "the type");
+  if (!IsBasic(*type)) DerivedTypeIn(kCall, *type).is_committed = true;
+  return FMI_SUCCESS;
+}
+
+int FMI_Type_free(FMI_Datatype* type) {
+  CheckedDerived("FMI_Type_free", type);
+  TheJob()->objects().types.Remove(*type);
+  *type = FMI_DATATYPE_NULL;
+  return FMI_SUCCESS;
+}
+
+int FMI_Type_size(FMI_Datatype type, int* size) {
+  constexpr char kCall[] = "FMI_Type_size";
+  JobIn(kCall);
+  const uint64_t bytes = TypeMapIn(kCall, type)->bytes();
+  *size = bytes <= INT_MAX ? static_cast<int>(bytes) : FMI_UNDEFINED;
+  return FMI_SUCCESS;
+}
+
+int FMI_Type_get_extent(FMI_Datatype type, FMI_Aint* lower, FMI_Aint* extent) {
+  constexpr char kCall[] = "FMI_Type_get_extent";
+  JobIn(kCall);
+  const auto of = TypeMapIn(kCall, type);
+  *lower = of->lower();
+  *extent = of->extent();
+  return FMI_SUCCESS;
+}
