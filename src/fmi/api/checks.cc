@@ -4,7 +4,6 @@
 
 #include <cstdio>
 
-#include "fmi/datatypes.h"
 #include "os/process/signals.h"
 
 namespace kedge::fmi {
@@ -18,11 +17,6 @@ void CheckExcused(const char* call, const char* what, int handle, bool was_given
 }
 
 }  // namespace
-
-std::unique_ptr<Job>& TheJob() {
-  static std::unique_ptr<Job> job;
-  return job;
-}
 
 void EndProcess(int code) {
   std::fflush(nullptr);
@@ -41,17 +35,9 @@ int Answer(const char* call, const Status& status) {
   Die(call, status.message());
 }
 
-Job& JobIn(const char* call) {
-  if (!TheJob()) Die(call, "call it between FMI_Init and FMI_Finalize");
-  return *TheJob();
-}
-
-Communicator* CommunicatorIn(const char* call, FMI_Comm comm) {
-  Communicators& communicators = JobIn(call).objects().communicators;
-  Communicator* found = communicators.Find(comm);
-  if (found != nullptr) return found;
+Communicator* NoCommunicator(const char* call, FMI_Comm comm) {
   if (comm == FMI_COMM_NULL) Die(call, "the communicator is FMI_COMM_NULL");
-  CheckExcused(call, "communicator", comm, communicators.WasTaken(comm));
+  CheckExcused(call, "communicator", comm, TheJob()->objects().communicators.WasTaken(comm));
   return nullptr;
 }
 
@@ -63,10 +49,6 @@ std::shared_ptr<const Group> GroupIn(const char* call, FMI_Group group) {
   if (found != nullptr) return *found;
   CheckExcused(call, "group", group, groups.WasTaken(group));
   return nullptr;
-}
-
-bool IsBasic(FMI_Datatype type) {
-  return BytesOf(type) > 0;
 }
 
 DerivedType& DerivedTypeIn(const char* call, FMI_Datatype type) {
@@ -83,37 +65,29 @@ std::shared_ptr<const TypeMap> TypeMapIn(const char* call, FMI_Datatype type) {
   return DerivedTypeIn(call, type).map;
 }
 
-void CheckCount(const char* call, int count) {
-  if (count < 0) Die(call, fmt::format("the count is {}", count));
+void DieOfCount(const char* call, int count) {
+  Die(call, fmt::format("the count is {}", count));
 }
 
-void CheckNotNull(const char* call, const void* pointer, const char* what) {
-  if (pointer == nullptr) Die(call, fmt::format("{} is NULL", what));
+void DieOfNull(const char* call, const char* what) {
+  Die(call, fmt::format("{} is NULL", what));
 }
 
-uint32_t CheckedRank(const char* call, const Communicator& communicator, int rank, const char* what) {
-  const uint32_t ranks = communicator.channel.ranks();
-  if (rank < 0 || rank >= static_cast<int>(ranks))
-    Die(call, fmt::format("the {} is {}, and there are {} ranks", what, rank, ranks));
-  return static_cast<uint32_t>(rank);
+void DieOfRank(const char* call, int rank, const char* what, uint32_t ranks) {
+  Die(call, fmt::format("the {} is {}, and there are {} ranks", what, rank, ranks));
 }
 
-Elements CheckedElements(const char* call, const void* data, uint64_t count, FMI_Datatype type) {
-  if (count > 0) CheckNotNull(call, data, "the buffer");
-  auto* memory = const_cast<std::byte*>(static_cast<const std::byte*>(data));
-  Elements elements;
-  elements.data = memory;
-  const size_t element_bytes = BytesOf(type);
-  elements.bytes = count * element_bytes;
-  if (element_bytes > 0) return elements;
+Elements CheckedDerivedElements(const char* call, const void* data, uint64_t count, FMI_Datatype type) {
   const DerivedType& derived = DerivedTypeIn(call, type);
   if (!derived.is_committed) Die(call, fmt::format("type {} has not been committed", type));
+  Elements elements;
+  elements.data = const_cast<void*>(data);
   if (__builtin_mul_overflow(count, derived.map->bytes(), &elements.bytes) || elements.bytes > PTRDIFF_MAX) {
     Die(call, fmt::format("{} elements of type {} are more than memory holds", count, type));
   }
   if (elements.bytes == 0) return elements;
   if (const auto place = derived.map->Place(count)) {
-    elements.data = memory + *place;
+    elements.data = static_cast<std::byte*>(elements.data) + *place;
   } else {
     elements.count = count;
     elements.map = derived.map;

@@ -202,6 +202,7 @@ Result<TypeMap> TypeMap::Decode(Decoder* decoder) {
   map.upper_ = decoder->SignedVarint();
   map.alignment_ = decoder->Varint();
   map.is_resized_ = decoder->U8() != 0;
+  bool is_far = IsFar(map.lower_) || IsFar(map.upper_);
   uint64_t bytes = 0;
   for (size_t left = decoder->Count(4); left > 0; --left) {
     Run run;
@@ -210,9 +211,10 @@ Result<TypeMap> TypeMap::Decode(Decoder* decoder) {
     run.count = decoder->Varint();
     run.stride = decoder->SignedVarint();
     bytes += run.bytes * run.count;
+    is_far = is_far || IsFar(run.offset) || IsFar(run.stride);
     map.runs_.push_back(run);
   }
-  decoder->Require(bytes == map.bytes_ && map.alignment_ > 0, "a type whose pieces do not make it up");
+  decoder->Require(!is_far && bytes == map.bytes_ && map.alignment_ > 0, "a type whose pieces do not make it up");
   KEDGE_RETURN_IF_ERROR(decoder->status("a type"));
   return map;
 }
