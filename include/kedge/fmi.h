@@ -211,6 +211,8 @@ KEDGE_API int FMI_Type_contiguous(int count, FMI_Datatype type, FMI_Datatype* ma
 /* `count` blocks of `length` elements; a block begins `stride` elements (hvector: bytes) behind the one before. */
 KEDGE_API int FMI_Type_vector(int count, int length, int stride, FMI_Datatype type, FMI_Datatype* made);
 KEDGE_API int FMI_Type_create_hvector(int count, int length, FMI_Aint stride, FMI_Datatype type, FMI_Datatype* made);
+/* lengths[i] elements, from places[i] elements on. */
+KEDGE_API int FMI_Type_indexed(int count, const int* lengths, const int* places, FMI_Datatype type, FMI_Datatype* made);
 /* lengths[i] elements of types[i], from offsets[i] bytes on. Its extent has the padding that C gives such a struct. */
 KEDGE_API int FMI_Type_create_struct(int count, const int* lengths, const FMI_Aint* offsets, const FMI_Datatype* types,
                                      FMI_Datatype* made);

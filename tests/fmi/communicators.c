@@ -182,16 +182,21 @@ static void grids(void) {
 /* A checkpoint at step 0 alone; rank 1 dies in step 3. What was done after the checkpoint is undone for all. */
 static void come_back(int uses_a_stale_one) {
   FMI_Comm parity, freed, made = FMI_COMM_NULL, stale = FMI_COMM_NULL;
-  FMI_Group group;
+  FMI_Group group, none;
   int step, own;
   if (was_started_again()) {
     /* What follows from others' arguments is not known yet; the handles are. */
     CHECK(FMI_Comm_split(WORLD, rank % 2, -rank, &parity) == FMI_ERR_PROC_FAILED && parity != FMI_COMM_NULL);
     CHECK(FMI_Comm_group(parity, &group) == FMI_ERR_PROC_FAILED && FMI_Group_size(group, &own) == FMI_ERR_PROC_FAILED);
+    CHECK(FMI_Group_incl(group, 0, NULL, &none) == FMI_ERR_PROC_FAILED);
+    CHECK(FMI_Comm_group(parity, &group) == FMI_ERR_PROC_FAILED);
     CHECK(FMI_Comm_dup(parity, &freed) == FMI_ERR_PROC_FAILED && freed != FMI_COMM_NULL);
     CHECK(FMI_Comm_rank(parity, &own) == FMI_ERR_PROC_FAILED && FMI_Barrier(parity) == FMI_ERR_PROC_FAILED);
   } else {
     OK(FMI_Comm_split(WORLD, rank % 2, -rank, &parity));
+    OK(FMI_Comm_group(parity, &group));
+    OK(FMI_Group_incl(group, 0, NULL, &none));
+    CHECK(none == FMI_GROUP_EMPTY);
     OK(FMI_Comm_group(parity, &group));
     OK(FMI_Comm_dup(parity, &freed));
   }

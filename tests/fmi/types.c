@@ -106,6 +106,22 @@ static void go_round(void) {
     for (int j = 0; j < kColumns; ++j) CHECK(other[i][j] == (j < kColumns - 1 ? element(previous, i, j) : -1));
 }
 
+/* The lower triangle of a matrix, a row after the other. */
+static void triangle(void) {
+  enum { kSide = 40 };
+  const int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
+  int lengths[kSide], places[kSide];
+  FMI_Datatype type;
+  for (int i = 0; i < kSide; ++i) lengths[i] = i + 1, places[i] = i * kColumns;
+  OK(FMI_Type_indexed(kSide, lengths, places, FMI_INT, &type));
+  OK(FMI_Type_commit(&type));
+  fill();
+  OK(FMI_Sendrecv(matrix, 1, type, next, 0, other, 1, type, previous, 0, WORLD, FMI_STATUS_IGNORE));
+  for (int i = 0; i < kSide; ++i)
+    for (int j = 0; j < kColumns; ++j) CHECK(other[i][j] == (j <= i ? element(previous, i, j) : -1));
+  OK(FMI_Type_free(&type));
+}
+
 static void particles(void) {
   const int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
   FMI_Datatype type = new_particle();
@@ -213,6 +229,7 @@ int main(int argc, char** argv) {
     for (int round = 0; round < 5; ++round) {
       sizes();
       go_round();
+      triangle();
       particles();
       collectives();
     }

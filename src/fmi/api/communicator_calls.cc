@@ -16,7 +16,13 @@ namespace kedge::fmi {
 namespace {
 
 int SetGroup(FMI_Group* handle, Group group) {
-  *handle = group.size() == 0 ? FMI_GROUP_EMPTY : TheJob()->objects().groups.Add(std::make_shared<Group>(std::move(group)));
+  auto& groups = TheJob()->objects().groups;
+  *handle = groups.Take();
+  if (group.size() > 0) {
+    groups.Put(*handle, std::make_shared<Group>(std::move(group)));
+  } else {
+    *handle = FMI_GROUP_EMPTY;
+  }
   return FMI_SUCCESS;
 }
 

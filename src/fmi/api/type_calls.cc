@@ -26,6 +26,12 @@ uint64_t CheckedNumber(const char* call, int number) {
   return static_cast<uint64_t>(number);
 }
 
+// Of so many elements. What overflows is further than a type reaches.
+int64_t Bytes(int64_t elements, const TypeMap& type) {
+  int64_t bytes = 0;
+  return __builtin_mul_overflow(elements, type.extent(), &bytes) ? TypeMap::kSpanMax + 1 : bytes;
+}
+
 // Of a handle of the program, where only types that it has made may be.
 DerivedType& CheckedDerived(const char* call, FMI_Datatype* type) {
   CheckNotNull(call, type, "the type");
@@ -48,10 +54,8 @@ int FMI_Type_vector(int count, int length, int stride, FMI_Datatype type, FMI_Da
   constexpr char kCall[] = "FMI_Type_vector";
   JobIn(kCall);
   const auto of = TypeMapIn(kCall, type);
-  int64_t bytes = 0;
-  // What overflows is further than a type reaches.
-  if (__builtin_mul_overflow(int64_t{stride}, of->extent(), &bytes)) bytes = TypeMap::kSpanMax + 1;
-  return SetType(kCall, TypeMap::Vector(CheckedNumber(kCall, count), CheckedNumber(kCall, length), bytes, *of), made);
+  return SetType(kCall, TypeMap::Vector(CheckedNumber(kCall, count), CheckedNumber(kCall, length), Bytes(stride, *of), *of),
+                 made);
 }
 
 int FMI_Type_create_hvector(int count, int length, FMI_Aint stride, FMI_Datatype type, FMI_Datatype* made) {
@@ -59,6 +63,16 @@ int FMI_Type_create_hvector(int count, int length, FMI_Aint stride, FMI_Datatype
   JobIn(kCall);
   const auto of = TypeMapIn(kCall, type);
   return SetType(kCall, TypeMap::Vector(CheckedNumber(kCall, count), CheckedNumber(kCall, length), stride, *of), made);
+}
+
+int FMI_Type_indexed(int count, const int* lengths, const int* places, FMI_Datatype type, FMI_Datatype* made) {
+  constexpr char kCall[] = "FMI_Type_indexed";
+  JobIn(kCall);
+  CheckCount(kCall, count);
+  const auto of = TypeMapIn(kCall, type);
+  std::vector<TypeMap::Part> parts;
+  for (int i = 0; i < count; ++i) parts.push_back({Bytes(places[i], *of), CheckedNumber(kCall, lengths[i]), of.get()});
+  return SetType(kCall, TypeMap::Struct(parts), made);
 }
 
 int FMI_Type_create_struct(int count, const int* lengths, const FMI_Aint* offsets, const FMI_Datatype* types,
