@@ -12,6 +12,7 @@
 enum { kCells = 24, kRow = kCells + 2 };
 
 static double cells[kRow][kRow], next_cells[kRow][kRow];
+static int above, below, left, right;
 
 static int number_in(FMI_Comm comm) {
   int own = -1, size = -1;
@@ -22,9 +23,6 @@ static int number_in(FMI_Comm comm) {
 }
 
 static int exchange(FMI_Comm grid, FMI_Datatype column) {
-  int above, below, left, right;
-  OK(FMI_Cart_shift(grid, 0, 1, &above, &below));
-  OK(FMI_Cart_shift(grid, 1, 1, &left, &right));
   FMI_Request requests[8];
   FMI_Irecv(&cells[0][1], kCells, FMI_DOUBLE, above, 0, grid, &requests[0]);
   FMI_Irecv(&cells[kCells + 1][1], kCells, FMI_DOUBLE, below, 1, grid, &requests[1]);
@@ -73,9 +71,11 @@ int main(int argc, char** argv) {
   FMI_Init(&argc, &argv);
   FMI_Comm_rank(WORLD, &rank);
   FMI_Comm_size(WORLD, &ranks);
-  /* A rank that was started again is told of the failure here, and has the handles all the same. */
+  /* A rank that was started again is told of the failure here, and has the handles all the same; and its neighbours. */
   FMI_Dims_create(ranks, 2, extents);
   FMI_Cart_create(WORLD, 2, extents, periods, 0, &grid);
+  OK(FMI_Cart_shift(grid, 0, 1, &above, &below));
+  OK(FMI_Cart_shift(grid, 1, 1, &left, &right));
   FMI_Cart_sub(grid, keeps, &row);
   FMI_Comm_split(WORLD, rank % 2, -rank, &parity);
   FMI_Type_vector(kCells, 1, kRow, FMI_DOUBLE, &column);
