@@ -8,8 +8,8 @@
 
 #include "base/status.h"
 #include "fmi/board.h"
-#include "fmi/control.h"
-#include "fmi/task_options.h"
+#include "fmi/launch/control.h"
+#include "fmi/launch/task_options.h"
 #include "os/events/event_loop.h"
 #include "os/process/child.h"
 

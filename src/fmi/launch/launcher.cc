@@ -1,4 +1,4 @@
-#include "fmi/launcher.h"
+#include "fmi/launch/launcher.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

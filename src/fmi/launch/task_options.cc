@@ -1,4 +1,4 @@
-#include "fmi/task_options.h"
+#include "fmi/launch/task_options.h"
 
 #include <charconv>
 #include <optional>

@@ -1,4 +1,4 @@
-#include "fmi/silence.h"
+#include "fmi/launch/silence.h"
 
 #include <gtest/gtest.h>
 

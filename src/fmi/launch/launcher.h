@@ -15,10 +15,10 @@
 
 #include "base/duration.h"
 #include "base/status.h"
-#include "fmi/control.h"
+#include "fmi/launch/control.h"
+#include "fmi/launch/silence.h"
+#include "fmi/launch/task_options.h"
 #include "fmi/phases.h"
-#include "fmi/silence.h"
-#include "fmi/task_options.h"
 #include "net/authentication.h"
 #include "os/events/event_fd.h"
 #include "os/events/event_loop.h"

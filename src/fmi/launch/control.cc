@@ -1,4 +1,4 @@
-#include "fmi/control.h"
+#include "fmi/launch/control.h"
 
 #include <cstring>
 #include <utility>

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "fmi/board.h"
-#include "fmi/launcher.h"
-#include "fmi/task.h"
-#include "fmi/task_options.h"
+#include "fmi/launch/launcher.h"
+#include "fmi/launch/task.h"
+#include "fmi/launch/task_options.h"
 #include "kedge/kedge.h"
 #include "os/events/event_fd.h"
 #include "os/process/folder.h"

@@ -1,4 +1,4 @@
-#include "fmi/task.h"
+#include "fmi/launch/task.h"
 
 #include <fmt/format.h>
 
