@@ -69,7 +69,7 @@ TEST(Child, HasTheEnvironmentAndDescriptors) {
 }
 
 TEST(Child, ReadsTheInputThatItIsGiven) {
-  ChildOptions options = Shell("read word && test \"$word\" = word && test $(wc -c) = 300001 && ! read word");
+  ChildOptions options = Shell("read word && test \"$word\" = word && test $(cat | wc -c) = 300001 && ! read word");
   options.input = "word\n" + std::string(300'000, 'x') + "\n";
   const auto child = Child::Start(options);
   ASSERT_TRUE(child.ok());
