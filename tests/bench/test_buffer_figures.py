@@ -42,7 +42,7 @@ def test_rates_come_into_the_table_and_the_systems(tmp_path: Path) -> None:
 
     # A machine that gets slower: ratios are those of a pair.
     pairs = {"1": [pair(1.0, 2.0), pair(2.0, 4.0), pair(4.0, 8.0)], "8": [pair(0.5, 0.5)] * 3}
-    (tmp_path / "throughput.json").write_text(json.dumps({"paper": "p", "mib": 100, "pairs": pairs}))
+    (tmp_path / "throughput.json").write_text(json.dumps({"paper": "p", "conditions": "c", "mib": 100, "pairs": pairs}))
     run(tmp_path, "--draw")
     assert {path.name for path in tmp_path.iterdir()} == FILES
     rate = 100 * MEBIBYTE / 1e6
