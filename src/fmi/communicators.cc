@@ -78,14 +78,17 @@ Result<Communicators::Agreed> Communicators::Agree(Communicator* parent, const M
   std::vector<Wish> wishes;
   for (uint32_t rank = 0; rank < all.size(); ++rank) {
     const Proposal& its = all[rank];
+    // The lower one first, so that all say the same.
+    const uint32_t first = std::min(channel.rank(), rank), second = std::max(channel.rank(), rank);
     if (its.call != own.call) {
-      return Status(Code::kMismatch, fmt::format("ranks do not make the same call: rank {} is in {}, and rank {} in {}",
-                                                 messenger_->rank(), NameOf(own.call), channel.InJob(rank), NameOf(its.call)));
+      return Status(Code::kMismatch,
+                    fmt::format("ranks do not make the same call: rank {} is in {}, and rank {} in {}", channel.InJob(first),
+                                NameOf(all[first].call), channel.InJob(second), NameOf(all[second].call)));
     }
     // Of those that are in the same one.
     if (its.wish.colour == own.wish.colour && its.grid != own.grid) {
       return Status(Code::kMismatch,
-                    fmt::format("rank {} and rank {} give different grids", messenger_->rank(), channel.InJob(rank)));
+                    fmt::format("rank {} and rank {} give different grids", channel.InJob(first), channel.InJob(second)));
     }
     agreed.id = std::max(agreed.id, its.next_id);
     wishes.push_back(its.wish);
