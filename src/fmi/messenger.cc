@@ -49,7 +49,10 @@ uint32_t Messenger::NewRequest() {
   }
   const uint32_t index = free_.back();
   free_.pop_back();
-  requests_[index] = Request();
+  // What it was asked for is set by whoever takes it; its error and its group went with the former one (Wait).
+  Request& request = requests_[index];
+  request.is_free = request.is_send = request.is_complete = false;
+  request.received = {};
   return index;
 }
 
@@ -168,6 +171,7 @@ Status Messenger::Wait(RequestId id, Received* received) {
   }
   if (received != nullptr) *received = request->received;
   Status status = std::move(request->error);
+  if (request->group) request->group.reset();
   request->is_free = true;
   free_.push_back(static_cast<uint32_t>(id & UINT32_MAX) - 1);
   return status;
