@@ -16,13 +16,13 @@ import pytest
 
 from heat import HEAT, HEAT_MPICH, heat
 from machine import BUILD, Machine
-from kedge.run.refusals import why_refused
+from kedge.run.notes import why_refused
 
 pytestmark = pytest.mark.needs("MPI")
 
 
 def notes() -> set[Path]:
-    return set(Path(f"/dev/shm/kedge-{os.getuid()}").glob("refusal-*"))
+    return set(Path(f"/dev/shm/kedge-{os.getuid()}").glob("*-????????????????????????????????"))
 
 
 def no_note_stays(before: set[Path]) -> bool:

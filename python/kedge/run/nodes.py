@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from kedge.run.refusals import Launch
+from kedge.run.notes import Launch
 from kedge.run.shells import Shell, run_on
 from kedge.run.slurm_daemon import why_no_step_starts
 

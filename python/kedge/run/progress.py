@@ -110,6 +110,11 @@ def newest_of(stored: Newest | None, protected: Newest) -> Newest | None:
     return {name: max(known[name] for known in (stored, protected) if name in known) for name in {*stored, *protected}}
 
 
+def before_attempt(newest: Newest | None, attempt: int) -> Newest:
+    """What former attempts have taken."""
+    return {name: generation for name, generation in (newest or {}).items() if generation.attempt < attempt}
+
+
 def numbers(newest: Newest | None) -> Versions:
     """The same for people and reports."""
     return {name: generation.version for name, generation in (newest or {}).items()}

@@ -28,8 +28,8 @@ from kedge.run.buffers import Buffers
 from kedge.run.launch_errors import LaunchErrors
 from kedge.run.launchers import Launcher
 from kedge.run.nodes import Answer, Health, Nodes, TooFewNodesError, by_reason
-from kedge.run.progress import Newest, Prospects, Versions, has_advanced, newest_of, newest_versions, numbers
-from kedge.run.refusals import Launch, begin_launch, why_refused
+from kedge.run.notes import Launch, Opened, begin_launch, jobs_opened, why_refused
+from kedge.run.progress import Newest, Prospects, Versions, before_attempt, has_advanced, newest_of, newest_versions, numbers
 from kedge.run.stages import Stages, show_stages
 from kedge.run.staging import Staging
 
@@ -154,12 +154,12 @@ class Supervisor:
                 return self._unknown(found)
             if found and found.lost and not self._limits.begin_if_lost:
                 return self._lost(found)
-            launch = begin_launch(self._ranks)
-            attempt = self._launch(found)
+            attempt = self._launch(found, launch := begin_launch(self._ranks))
             ended = time.monotonic()
             left = [node for node in attempt.nodes if node not in attempt.dead]
             answers = self._ask(left, launch)
             attempt.refused = why_refused((answer.output for answer in answers.values()), time.monotonic() - ended)
+            first = self._follow(jobs_opened(answer.output for answer in answers.values()))
             after = self._newest(answers, left)
             how = describe(attempt)
             told_to_exit = self._was_told_to_exit(answers, left)
@@ -172,6 +172,8 @@ class Supervisor:
                 return self._out_of_time(f"the application {how} when it was asked to stop")
             if told_to_exit:
                 return self._halted(f"; the application {how}")
+            if first:
+                versions = before_attempt(after, first)
             attempt.advanced = has_advanced(versions, after)
             versions = after if after is not None else versions
             idle_attempts = 0 if attempt.advanced else idle_attempts + 1
@@ -227,6 +229,19 @@ class Supervisor:
         self._agents.forget(dead)
         return dead
 
+    def _follow(self, opened: list[Opened]) -> int:
+        """From here on the first job that the program has opened, where none has the name that it was given.
+
+        The job's first attempt of this run, where another one was followed until now; else 0.
+        """
+        if not opened or any(of.job == self._job for of in opened):
+            return 0
+        job, attempt = opened[0]
+        names = ", ".join(f"'{of.job}'" for of in opened)
+        self._say(f"the program opens job{'s' if len(opened) > 1 else ''} {names}, not '{self._job}': from here on '{job}' is followed")
+        self._job = self._report.job = job
+        return attempt
+
     def _look_ahead(self) -> Prospects | None:
         """What the next launch will find. Before all is given up for lost, nodes that do not answer are asked again."""
 
@@ -240,7 +255,7 @@ class Supervisor:
             self._say(f"nodes that may have what the job continues from do not answer, and are waited for: {', '.join(found.silent)}")
         return look(self._limits.patience) or found
 
-    def _launch(self, found: Prospects | None) -> Attempt:
+    def _launch(self, found: Prospects | None, launch: Launch) -> Attempt:
         nodes = list(self._nodes.in_use)
         attempt = Attempt(len(self._report.attempts) + 1, nodes, before=self._stages.take())
         self._report.attempts.append(attempt)
@@ -255,7 +270,7 @@ class Supervisor:
         )
         errors.begin()
         try:
-            self._watch(process, attempt)
+            self._watch(process, attempt, launch)
             attempt.ended = process.poll() is None
         finally:
             waits_for_dead = bool(attempt.dead) and self._launcher.kind != "srun"
@@ -266,7 +281,7 @@ class Supervisor:
         attempt.seconds = time.monotonic() - began
         return attempt
 
-    def _watch(self, process: subprocess.Popen[bytes], attempt: Attempt) -> None:
+    def _watch(self, process: subprocess.Popen[bytes], attempt: Attempt, launch: Launch) -> None:
         """Until the launch has ended, or must be ended: a node of it is dead, or the time is over."""
         look = time.monotonic() + self._limits.heartbeat
         kill_at = float("inf")
@@ -275,9 +290,9 @@ class Supervisor:
             time.sleep(_POLL_SECONDS)
             now = time.monotonic()
             if not self._halting and self._allocation.is_ending(self._limits.reserve):
-                kill_at, ask_at = self._begin_halt(attempt)
+                kill_at, ask_at = self._begin_halt(attempt, launch)
             elif now >= ask_at:
-                ask_at = self._ask_to_halt(attempt)
+                ask_at = self._ask_to_halt(attempt, launch)
             if now >= kill_at or self._allocation.signals > 1:
                 self._say("it has not ended by itself in time, and is ended")
                 return
@@ -293,7 +308,7 @@ class Supervisor:
         suspects = [node for node in self._agents.ended(nodes) if node not in found]
         return found | (self._health.dead_among(suspects) if suspects else {})
 
-    def _begin_halt(self, attempt: Attempt) -> tuple[float, float]:
+    def _begin_halt(self, attempt: Attempt, launch: Launch) -> tuple[float, float]:
         """Asks for the last checkpoint; until when the application may take, and when it is to be asked again."""
         self._halting = True
         left = self._allocation.seconds_left()
@@ -301,13 +316,14 @@ class Supervisor:
         self._say(f"the allocation ends ({why}): asking for a last checkpoint")
         # Half of what is left belongs to the application, half to carrying its checkpoint to the store.
         kill_at = time.monotonic() + 0.5 * (min(left, self._limits.reserve) if left is not None else self._limits.reserve)
-        ask_at = self._ask_to_halt(attempt)
+        ask_at = self._ask_to_halt(attempt, launch)
         if ask_at < float("inf"):
             self._say("no agent knows of the job's rank 0 yet: it is asked when it has begun")
         return kill_at, ask_at
 
-    def _ask_to_halt(self, attempt: Attempt) -> float:
+    def _ask_to_halt(self, attempt: Attempt, launch: Launch) -> float:
         """When to ask again: rank 0 may not have begun with Kedge yet."""
+        self._follow(self._agents.opened(attempt.nodes[0], launch))
         return float("inf") if self._agents.halt(attempt.nodes, self._job) else time.monotonic() + _ASK_AGAIN_SECONDS
 
     def _pause(self, idle_attempts: int) -> bool:

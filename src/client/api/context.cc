@@ -62,6 +62,7 @@ Result<std::unique_ptr<Context>> Context::Create(const kedge_options* options, c
   const Status begun = settings.ok() ? context->Start() : settings;
   if (begun.ok()) {
     os::TakeBackRefusal();
+    os::NoteJob(core.job.job, core.attempt);
     return context;
   }
   if (!settings.ok() || IsForGood(begun.code())) os::LeaveRefusal(begun);

@@ -1,4 +1,4 @@
-// See launch_note.h. `kedge run` reads the file by a shell (python/kedge/run/refusals.py).
+// See launch_note.h. `kedge run` reads the files by a shell (python/kedge/run/notes.py).
 #include "os/process/launch_note.h"
 
 #include <fmt/format.h>
@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 #include "base/json.h"
 #include "os/files/files.h"
@@ -18,6 +19,8 @@ namespace kedge::os {
 namespace {
 
 constexpr size_t kLaunchBytesMax = 64;
+constexpr std::string_view kRefusal = "refusal";
+constexpr std::string_view kJobs = "jobs";
 
 // Beside the run folders of nodes.
 std::string NotesFolder() {
@@ -25,12 +28,16 @@ std::string NotesFolder() {
 }
 
 // Of this launch; empty: there is none.
-std::string NotePath() {
+std::string NotePath(std::string_view kind) {
   const char* launch = std::getenv("KEDGE_RUN_LAUNCH");
   const std::string name = launch == nullptr ? "" : launch;
   const bool is_name = !name.empty() && name.size() <= kLaunchBytesMax &&
                        std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) || c == '-'; });
-  return is_name ? JoinPath(NotesFolder(), "refusal-" + name) : "";
+  return is_name ? JoinPath(NotesFolder(), fmt::format("{}-{}", kind, name)) : "";
+}
+
+bool HasFolder() {
+  return MakeFolders(PrivateFileSystem(), NotesFolder(), 0700, /*durable=*/false).ok();
 }
 
 }  // namespace
@@ -41,14 +48,23 @@ int LaunchedRanks() {
 }
 
 void LeaveRefusal(const Status& why) {
-  const std::string path = NotePath();
-  if (path.empty() || !MakeFolders(PrivateFileSystem(), NotesFolder(), 0700, /*durable=*/false).ok()) return;
+  const std::string path = NotePath(kRefusal);
+  if (path.empty() || !HasFolder()) return;
   const Json note{{"code", CodeName(why.code())}, {"why", why.message()}};
   (void)ReplaceFile(PrivateFileSystem(), path, ToText(note), std::to_string(getpid()));
 }
 
 void TakeBackRefusal() {
-  if (const std::string path = NotePath(); !path.empty()) (void)UnlinkIfPresent(PrivateFileSystem(), path);
+  if (const std::string path = NotePath(kRefusal); !path.empty()) (void)UnlinkIfPresent(PrivateFileSystem(), path);
+}
+
+void NoteJob(const std::string& job, uint32_t attempt) {
+  const std::string path = NotePath(kJobs);
+  if (path.empty() || !HasFolder()) return;
+  const auto notes = OpenPrivateLog(path);
+  const std::string line = ToText(Json{{"opened", job}, {"attempt", attempt}}) + '\n';
+  // At once, beside the lines of other ranks.
+  if (notes.ok()) (void)!write(notes->get(), line.data(), line.size());
 }
 
 }  // namespace kedge::os

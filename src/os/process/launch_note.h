@@ -1,7 +1,10 @@
 // What a process leaves for `kedge run`, which has launched it and reads it when the launch has ended: why Kedge refuses, where
-// it would refuse the next launch as well. A file in the memory of the node: standard error may go anywhere, and whatever the
-// configuration names may be what is wrong.
+// it would refuse the next launch as well, and which jobs it has opened. Files in the memory of the node: standard error may go
+// anywhere, and whatever the configuration names may be what is wrong.
 #pragma once
+
+#include <cstdint>
+#include <string>
 
 #include "base/status.h"
 
@@ -14,5 +17,9 @@ int LaunchedRanks();
 // process (KEDGE_RUN_LAUNCH), or where the file cannot be written, which costs launches that end in the same way.
 void LeaveRefusal(const Status& why);
 void TakeBackRefusal();
+
+// Adds the job, which this rank has opened and holds as `attempt`, to those of the launch. Nothing where the above writes
+// nothing.
+void NoteJob(const std::string& job, uint32_t attempt);
 
 }  // namespace kedge::os
