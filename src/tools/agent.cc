@@ -83,7 +83,7 @@ Command AgentCommand() {
         app.add_flag("--stop", *stop,
                      "instead, let the running agent leave as soon as everything is in the store, and wait for that");
         app.footer(
-            "Nobody needs to: applications start the agent when none runs. In a job script, a step of its own keeps the agent\n"
+            "Nobody needs to: applications start the agent when none runs. In a job script, a step of its own keeps the agent "
             "alive beyond the application's step.\n"
             "Examples:\n  srun --overlap --ntasks-per-node=1 kedge agent --log &\n  kedge agent --stop");
         return [options, stop, logs_to_file, stages] {

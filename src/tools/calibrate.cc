@@ -259,7 +259,7 @@ Command CalibrateCommand() {
             app.add_flag("--json", options->json, "print JSON");
             options->config.AddTo(app);
             app.footer(
-                "Run it once for each kind of node, while nothing else uses its tiers. Agents read the result when they start;\n"
+                "Run it once for each kind of node, while nothing else uses its tiers. Agents read the result when they start; "
                 "a tier without one is learned from checkpoints.\n"
                 "Examples:\n  kedge calibrate\n  kedge calibrate --show");
             return [options] { return Calibrate(*options); };

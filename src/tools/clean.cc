@@ -98,7 +98,9 @@ void Decide(const CleanOptions& options, Cleaned* cleaned) {
 bool Clean(const CleanOptions& options, const std::vector<std::string>& tiers, Cleaned* cleaned) {
   const auto fail = [&](const Status& status) {
     cleaned->state = status.code() == Code::kBusy ? Fate::kInUse : Fate::kFailed;
-    cleaned->why = status.code() == Code::kBusy ? "a live agent serves it: kedge agent --stop lets it leave" : status.message();
+    const std::string leave = fmt::format("kedge agent --stop --set node.name={}", cleaned->node);
+    cleaned->why =
+        status.code() == Code::kBusy ? fmt::format("a live agent serves it: {} lets it leave", leave) : status.message();
     // What a live agent has it says itself: it is told of where no job was named.
     return status.code() != Code::kBusy || options.job.empty();
   };
@@ -132,11 +134,12 @@ void Print(const CleanOptions& options, const std::vector<Cleaned>& nodes) {
                      {"only_copies", one.only_copies},
                      {"bytes", one.left.bytes}});
     if (options.json) continue;
-    std::printf("%s (%s): %s%s%s\n", one.node.c_str(), one.run_folder.c_str(),
-                one.state == Fate::kFreed && options.dry_run ? "would be freed" : FateName(one.state),
-                one.state == Fate::kFreed ? (", " + FormatByteSize(one.left.bytes)).c_str() : "",
-                one.why.empty() ? "" : (": " + one.why).c_str());
-    for (const std::string& only : one.only_copies) std::printf("  %s\n", only.c_str());
+    const std::string line =
+        fmt::format("{} ({}): {}{}{}{}", one.node, one.run_folder,
+                    one.state == Fate::kFreed && options.dry_run ? "would be freed" : FateName(one.state),
+                    one.state == Fate::kFreed ? ", " + FormatByteSize(one.left.bytes) : "", one.why.empty() ? "" : ": ", one.why);
+    std::fputs(WrappedAt(4, line).c_str(), stdout);
+    for (const std::string& only : one.only_copies) std::fputs(WrappedAt(4, "  " + only).c_str(), stdout);
   }
   if (options.json) {
     return PrintJson({{"freed", !options.dry_run}, {"nodes", std::move(shown)}, {"bytes", bytes}});
@@ -170,8 +173,7 @@ Command CleanCommand() {
             app.add_flag("--json", options->json, "print JSON");
             app.footer(
                 "Frees this user's pools, run folders, tiers and scratches. What a live agent or process uses stays, and so do "
-                "nodes\n"
-                "with a version that is not known to be in its store. Exit code 1 when something stays for that reason.\n"
+                "nodes with a version that is not known to be in its store. Exit code 1 when something stays for that reason.\n"
                 "Examples:\n  kedge clean --dry-run\n  kedge clean climate\n  kedge clean --node n1 --discard-only-copies");
             return [options] { return RunClean(*options); };
           }};

@@ -53,6 +53,10 @@ void StoreOptions::AddTo(CLI::App& app, JobBy job_by) {
 
 namespace {
 
+constexpr size_t kColumns = 80;
+constexpr size_t kLastColumns = 20;  // that are left for the last cell of a row at least
+constexpr size_t kIndent = 4;        // where they are not
+
 double MonotonicSeconds() {
   return static_cast<double>(SystemClock().NowNs()) * 1e-9;
 }
@@ -127,6 +131,10 @@ Result<Target> SelectTarget(const OpenedStore& opened, const StoreOptions& optio
   if (found.size() == 1) return found.front();
   std::vector<Target> standing;
   for (const Target& target : found) {
+    if (target.name.empty()) {
+      standing.push_back(target);
+      continue;
+    }
     KEDGE_ASSIGN_OR_RETURN(const std::vector<VersionInfo> versions, ListVersions(opened.catalog, target.job, target.name));
     const bool stands = std::any_of(versions.begin(), versions.end(), [](const VersionInfo& info) { return !info.removed; });
     if (stands) standing.push_back(target);
@@ -179,11 +187,26 @@ void Table::AddRow(std::vector<std::string> row) {
   rows_.push_back(std::move(row));
 }
 
+std::string WrappedAt(size_t column, std::string line) {
+  std::string wrapped;
+  while (line.size() > kColumns) {
+    size_t blank = line.rfind(' ', kColumns);
+    if (blank == std::string::npos || blank <= column) blank = line.find(' ', kColumns);  // behind a long word, most often a path
+    if (blank == std::string::npos) break;
+    wrapped += line.substr(0, line.find_last_not_of(' ', blank) + 1) + "\n";
+    line = std::string(column, ' ') + line.substr(line.find_first_not_of(' ', blank));
+  }
+  return wrapped + line + "\n";
+}
+
 std::string Table::Text() const {
   std::vector<size_t> widths(right_.size(), 0);
   for (const auto& row : rows_) {
     for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   }
+  size_t column = 0;  // where the last one begins
+  for (size_t i = 0; i + 1 < widths.size(); ++i) column += widths[i] + 2;
+  if (column + kLastColumns > kColumns) column = kIndent;
   std::string text;
   for (const auto& row : rows_) {
     std::string line;
@@ -191,14 +214,13 @@ std::string Table::Text() const {
       line += right_[i] ? fmt::format("{:>{}}  ", row[i], widths[i]) : fmt::format("{:<{}}  ", row[i], widths[i]);
     }
     line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
+    text += right_.back() ? line + "\n" : WrappedAt(column, std::move(line));
   }
   return text;
 }
 
 namespace {
 
-constexpr size_t kColumns = 80;
 constexpr size_t kTextColumns = 40;  // that are left for the text at least
 
 // Where the text of an entry begins: behind the first gap of two blanks.
@@ -218,13 +240,7 @@ std::string Wrapped(const std::string& text) {
     std::string line = text.substr(at, end - at);
     at = end + 1;
     const size_t column = TextColumn(line);
-    while (line.size() > kColumns) {
-      const size_t blank = line.rfind(' ', kColumns);
-      if (blank == std::string::npos || blank <= column) break;
-      wrapped += line.substr(0, line.find_last_not_of(' ', blank) + 1) + "\n";
-      line = std::string(column, ' ') + line.substr(line.find_first_not_of(' ', blank));
-    }
-    wrapped += line + "\n";
+    wrapped += WrappedAt(column, std::move(line));
   }
   return wrapped;
 }

@@ -71,7 +71,8 @@ extern const char* const kVersionSpecForm;
 // its name). Returns only when there is none, or it cannot be run: then it says why.
 void RunSibling(const std::string& name, char** arguments);
 
-// Aligned columns; the widths fit the content. Numbers go right when `right` says so for the column.
+// Aligned columns; the widths fit the content. Numbers go right when `right` says so for the column. What does not fit 80 columns
+// goes on below in the last one, unless that goes right.
 class Table {
  public:
   explicit Table(std::vector<std::string> header, std::vector<bool> right = {});
@@ -85,6 +86,8 @@ class Table {
 
 // Lines of at most 80 columns: longer ones go on below where their text begins, which in lists is behind the first gap.
 std::string Wrapped(const std::string& text);
+// One line, that goes on below from this column.
+std::string WrappedAt(size_t column, std::string line);
 
 // "1 version", "2 versions".
 std::string Counted(size_t count, const std::string& noun);

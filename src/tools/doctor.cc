@@ -333,8 +333,9 @@ Outcome Doctor(const ConfigOptions& options, bool json_wanted, const NetworkChoi
                                 {"found", finding.found},
                                 {"advice", finding.advice}});
     if (json_wanted) continue;
-    std::printf("%-5s %-20s %s\n", StateName(finding.state), finding.subject.c_str(), finding.found.c_str());
-    if (!finding.advice.empty()) std::printf("%-26s -> %s\n", "", finding.advice.c_str());
+    std::string text = WrappedAt(27, fmt::format("{:<5} {:<20} {}", StateName(finding.state), finding.subject, finding.found));
+    if (!finding.advice.empty()) text += WrappedAt(30, fmt::format("{:<26} -> {}", "", finding.advice));
+    std::fputs(text.c_str(), stdout);
   }
   if (nodes.has_value()) json["network"] = NetworkJson(*nodes);
   json["bad"] = bad;

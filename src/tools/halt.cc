@@ -76,7 +76,7 @@ Command HaltCommand() {
         at_once->excludes(cancel);
         app.add_flag("--json", options->json, "print JSON");
         app.footer(
-            "The application must ask kedge_should_exit. Without an option it ends after the next checkpoint that it takes by\n"
+            "The application must ask kedge_should_exit. Without an option it ends after the next checkpoint that it takes by "
             "itself. Exit codes: 0 told; 1 no such job runs here; 3 no agent runs here.\n"
             "Examples:\n  kedge halt climate --now\n  kedge halt climate --cancel");
         return [options] { return Halt(*options); };

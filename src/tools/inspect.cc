@@ -28,6 +28,11 @@ struct InspectOptions {
   bool json = false;
 };
 
+// A sentence, which goes on below where it is long.
+void PrintSentence(const std::string& line) {
+  std::fputs(WrappedAt(4, line).c_str(), stdout);
+}
+
 const char* KindName(RegionKind kind) {
   switch (kind) {
     case RegionKind::kMemory: return "memory";
@@ -56,9 +61,10 @@ std::string LayoutText(const Region& region) {
 
 void PrintImage(const StoredImage& image, const InspectOptions& options) {
   const ImageRecord& record = image.record;
-  std::printf("\nrank %u: %s in %s, %s; object %s%s\n", image.entry.rank, FormatByteSize(record.RegionBytes()).c_str(),
-              Counted(record.regions.size(), "region").c_str(), Counted(record.chunks.size(), "chunk").c_str(),
-              image.object_key.c_str(), keys::IsNodeObject(image.object_key) ? " (of its node)" : "");
+  std::puts("");
+  PrintSentence(fmt::format("rank {}: {} in {}, {}; object {}{}", image.entry.rank, FormatByteSize(record.RegionBytes()),
+                            Counted(record.regions.size(), "region"), Counted(record.chunks.size(), "chunk"), image.object_key,
+                            keys::IsNodeObject(image.object_key) ? " (of its node)" : ""));
   if (image.map && image.map->has_fingerprints) {
     const StoredBytes bytes = StoredBytesOf(image);
     const std::string compressed =
@@ -69,15 +75,15 @@ void PrintImage(const StoredImage& image, const InspectOptions& options) {
     const std::string borrowed =
         lenders > 0 ? fmt::format(", {} in those of {}", FormatByteSize(bytes.borrowed), Counted(lenders, "other rank"))
                     : std::string();
-    std::printf("of these %s in that object%s, %s in those of %s%s%s, %s zeros\n", FormatByteSize(bytes.own).c_str(),
-                compressed.c_str(), FormatByteSize(bytes.shared).c_str(),
-                Counted(image.map->objects.size() - lenders, "other image").c_str(), borrowed.c_str(), copies.c_str(),
-                FormatByteSize(bytes.zeros).c_str());
+    PrintSentence(fmt::format("of these {} in that object{}, {} in those of {}{}{}, {} zeros", FormatByteSize(bytes.own),
+                              compressed, FormatByteSize(bytes.shared),
+                              Counted(image.map->objects.size() - lenders, "other image"), borrowed, copies,
+                              FormatByteSize(bytes.zeros)));
   }
-  Table regions({"ID", "NAME", "KIND", "TYPE", "SHAPE", "BYTES"}, {true, false, false, false, false, true});
+  Table regions({"ID", "NAME", "KIND", "TYPE", "BYTES", "SHAPE"}, {true, false, false, false, true, false});
   for (const Region& region : record.regions) {
     regions.AddRow({fmt::format("{}", region.id), region.name.empty() ? "-" : region.name, KindName(region.kind),
-                    ElementTypeName(region.type), LayoutText(region), fmt::format("{}", region.bytes)});
+                    ElementTypeName(region.type), fmt::format("{}", region.bytes), LayoutText(region)});
   }
   std::fputs(regions.Text().c_str(), stdout);
   for (const Annotation& annotation : record.annotations)
@@ -224,10 +230,10 @@ Outcome Inspect(const InspectOptions& options) {
   KEDGE_ASSIGN_OR_RETURN(const VersionInfo info, SelectVersion(opened, options.store, spec));
   if (options.brief) return InspectBriefly(opened, info, options.json);
   if (!options.json) {
-    std::printf("%s: %s, %u ranks, %s, %s\n", info.generation.ToString().c_str(),
-                info.complete ? fmt::format("complete since {}", FormatWallTime(info.wall_time_ns)).c_str()
-                              : ("incomplete: " + info.reason).c_str(),
-                info.ranks, FormatByteSize(info.image_bytes).c_str(), info.pinned ? "pinned" : "not pinned");
+    const std::string state =
+        info.complete ? fmt::format("complete since {}", FormatWallTime(info.wall_time_ns)) : "incomplete: " + info.reason;
+    PrintSentence(fmt::format("{}: {}, {}, {}, {}", info.generation.ToString(), state, Counted(info.ranks, "rank"),
+                              FormatByteSize(info.image_bytes), info.pinned ? "pinned" : "not pinned"));
   }
   Json images = Json::array();
   const auto first = static_cast<uint32_t>(options.all_ranks ? 0 : options.rank.value_or(0));

@@ -93,7 +93,7 @@ struct Attempts {
 
 // What became of one, and how that is known. Of the newest alone somebody may see its process.
 std::pair<std::string, std::string> FateOf(const AttemptLife& life, const std::optional<AttemptState>& newest) {
-  if (life.ended_ns != 0) return {"ended", "it said so"};
+  if (life.ended_ns != 0) return {"ended", "its rank 0 said so, whatever became of others"};
   if (!newest || newest->record.attempt != life.record.attempt) return {"died", "another attempt has taken over from it"};
   if (newest->life != Life::kLeased) return {newest->life == Life::kLives ? "lives" : "died", newest->why};
   const std::string silent = fmt::format("; silent for {:.0f} s", life.silent_seconds);

@@ -142,6 +142,13 @@ Result<std::vector<Doomed>> Look(const OpenedStore& opened, const RmOptions& opt
   return doomed;
 }
 
+// Of a job and its checkpoint of one name --job means the checkpoint: too little goes, not too much.
+Result<Target> SelectDoomed(const OpenedStore& opened, const RmOptions& options) {
+  if (options.store.job.empty()) return SelectTarget(opened, options.store, options.target, TargetForm::kFromJob);
+  Result<Target> named = SelectTarget(opened, options.store, options.target, TargetForm::kName);
+  return named.status().code() == Code::kNotFound ? SelectTarget(opened, options.store, options.target, TargetForm::kAny) : named;
+}
+
 uint64_t BytesOf(const std::vector<Doomed>& doomed) {
   uint64_t bytes = 0;
   for (const Doomed& one : doomed) bytes += one.info.image_bytes;
@@ -220,8 +227,7 @@ Outcome Rm(const RmOptions& options) {
   if (buffer::IsFileName(options.target))
     return RemoveFromBuffer(options.store.config, {options.target, options.yes, options.dry_run, options.json});
   KEDGE_ASSIGN_OR_RETURN(const OpenedStore opened, OpenStore(options.store));
-  const TargetForm form = options.store.job.empty() ? TargetForm::kFromJob : TargetForm::kAny;
-  KEDGE_ASSIGN_OR_RETURN(const Target target, SelectTarget(opened, options.store, options.target, form));
+  KEDGE_ASSIGN_OR_RETURN(const Target target, SelectDoomed(opened, options));
   std::vector<std::string> names = {target.name};
   if (target.name.empty()) {
     KEDGE_ASSIGN_OR_RETURN(names, opened.catalog.Names(target.job, nullptr));
@@ -258,14 +264,14 @@ Command RmCommand() {
         app.add_option("target", options->target,
                        "what goes: all of JOB, of JOB/NAME, or one version; or a file of a burst buffer")
             ->required()
-            ->type_name("JOB[/NAME[@VERSION]]|bb://SERVER/PATH");
+            ->type_name("JOB[/NAME]|[JOB/]NAME@VERSION|bb://SERVER/PATH");
         app.add_flag("--yes", options->yes, "do it unasked");
         app.add_flag("--dry-run", options->dry_run, "only show what would go, and what stands against it");
         app.add_flag("--pinned", options->pinned, "also pinned versions");
         app.add_flag("--live", options->live, "also the newest version of a job that is alive, and versions on their way");
         app.add_flag("--json", options->json, "print JSON");
         app.footer(
-            "Copies on nodes stay there until their agents let go of them. They do not come back to the store, and no restart\n"
+            "Copies on nodes stay there until their agents let go of them. They do not come back to the store, and no restart "
             "goes on from them. Versions that were never in the store are not touched: kedge clean frees nodes.\n"
             "bb://SERVER/PATH is one file; where PATH ends with a slash, all below it.\n"
             "Examples:\n  kedge rm climate/heat@120\n  kedge rm climate --dry-run\n  kedge rm climate --yes\n  kedge rm "

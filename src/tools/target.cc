@@ -62,8 +62,9 @@ Result<std::vector<Target>> FindTargets(const std::string& text, const JobNames&
     if (target) found.push_back(*std::move(target));
   };
   for (const auto& [job, names] : jobs) {
-    if (form != TargetForm::kFromJob) add(FindInJob(job, names, text, &is_wrong));
-    if (form != TargetForm::kName && text == job) add(Target{job, {}, {}});
+    const bool is_job = form != TargetForm::kName && text == job;
+    const std::optional<Target> in_job = is_job ? Target{job, {}, {}} : FindInJob(job, names, text, &is_wrong);
+    if (is_job || form != TargetForm::kFromJob || (in_job && in_job->version)) add(in_job);
     if (text.starts_with(job + '/')) add(FindInJob(job, names, text.substr(job.size() + 1), &is_wrong));
   }
   if (found.empty() && is_wrong) {

@@ -38,8 +38,8 @@ using JobNames = std::map<std::string, std::vector<std::string>>;
 // What a text may leave out.
 enum class TargetForm {
   kName,     // JOB/ and @VERSION
-  kAny,      // the same; or the name, for a whole job
-  kFromJob,  // /NAME and @VERSION: the job stands there
+  kAny,      // the same; or the name, for a whole job: of a job and its checkpoint of one name the job is meant
+  kFromJob,  // /NAME and @VERSION; JOB/ only where a version is named
 };
 
 // All that it may mean, by job; none: nothing is called so. kInvalidArgument: what stands after the '@' is no version.

@@ -34,8 +34,8 @@ TEST(TargetTest, AJobMayBeLeftOutWhereOthersDoNotHaveTheName) {
   EXPECT_THAT(Find("deep@7"), ElementsAre(At("ocean", "deep", 7)));
   EXPECT_THAT(Find("heat@7", TargetForm::kName),
               ElementsAre(At("climate", "heat", 7), At("heat", "heat", 7), At("ocean", "heat", 7)));
-  EXPECT_THAT(Find("heat@7", TargetForm::kFromJob), IsEmpty()) << "there the job is named";
-  EXPECT_THAT(Find("deep", TargetForm::kFromJob), IsEmpty());
+  EXPECT_THAT(Find("deep@7", TargetForm::kFromJob), ElementsAre(At("ocean", "deep", 7)));
+  EXPECT_THAT(Find("deep", TargetForm::kFromJob), IsEmpty()) << "all of a name is named with its job";
 }
 
 TEST(TargetTest, AJobIsMeantWhereThatMayBe) {
@@ -43,6 +43,8 @@ TEST(TargetTest, AJobIsMeantWhereThatMayBe) {
   EXPECT_THAT(Find("climate", TargetForm::kFromJob), ElementsAre(Target{"climate", {}, {}}));
   EXPECT_THAT(Find("climate", TargetForm::kName), IsEmpty());
   EXPECT_THAT(Find("heat", TargetForm::kFromJob), ElementsAre(Target{"heat", {}, {}}));
+  EXPECT_THAT(Find("heat"), ElementsAre(Target{"climate", "heat", {}}, Target{"heat", {}, {}}, Target{"ocean", "heat", {}}))
+      << "the job has its checkpoint of that name";
 }
 
 TEST(TargetTest, NamesMayHoldWhatSeparates) {

@@ -65,14 +65,12 @@ Outcome Wait(const WaitOptions& options) {
   DrainReply nothing;
   nothing.finished = true;
   if (!options.store.job.empty()) {
-    const Result<OpenedStore> opened = OpenStore(options.store);
-    if (!opened.ok() && (exists || opened.status().code() != Code::kNotFound)) return opened.status();
-    if (opened.ok()) {
-      request.store_id = opened->catalog.id();
-      request.job = options.store.job;
-      const Status disagreement = DisagreementIn(opened->catalog, request.job);
-      if (disagreement.code() == Code::kMismatch) nothing.failure = disagreement;
-    }
+    KEDGE_ASSIGN_OR_RETURN(const OpenedStore opened, OpenStore(options.store));
+    KEDGE_RETURN_IF_ERROR(SelectJobs(opened, options.store).status());  // one that it does not know has nothing to wait for
+    request.store_id = opened.catalog.id();
+    request.job = options.store.job;
+    const Status disagreement = DisagreementIn(opened.catalog, request.job);
+    if (disagreement.code() == Code::kMismatch) nothing.failure = disagreement;
   }
   if (!exists || !nothing.failure.ok()) return Finish(options, nothing);
   // An agent that was killed left its work on the tiers: a new one takes it up.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -94,10 +95,16 @@ def test_advise_evaluates_a_given_schedule(system: str, capsys: pytest.CaptureFi
 
 def test_a_python_without_numpy_is_told_what_is_missing() -> None:
     folder = Path(__file__).resolve().parents[2] / "python"
-    command = [sys.executable, "-S", "-m", "kedge.plan", "simulate", "tsubame2"]
-    done = subprocess.run(command, env={"PYTHONPATH": str(folder)}, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 2 and "it needs numpy, which is not installed: pip install" in done.stderr
+
+    def plan(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-S", "-m", "kedge.plan", *arguments]
+        return subprocess.run(command, env={"PYTHONPATH": str(folder)}, capture_output=True, text=True, timeout=60, check=False)
+
+    done = plan("simulate", "tsubame2")
+    assert done.returncode == 2 and "it needs numpy, which is not installed: pip install numpy, or Debian's python3-numpy" in done.stderr
     assert "Traceback" not in done.stderr
+    shown = plan("--help")
+    assert shown.returncode == 0 and re.search(r"simulate +needs numpy, which is not installed", shown.stdout), shown.stderr
 
 
 def test_advise_writes_schedule_picture_and_page(

@@ -65,12 +65,28 @@ def test_it_asks_shows_and_removes(store: Path) -> None:
     kedge("verify")
 
 
-def test_the_job_must_be_named(store: Path) -> None:
-    assert '"heat@20"' in kedge("rm", "heat@20", "--yes", expect=1).stderr
+def test_a_version_needs_no_job_and_all_of_a_name_does(store: Path) -> None:
+    assert '"heat"' in kedge("rm", "heat", "--yes", expect=1).stderr
+    code, text = at_a_terminal("n", "rm", "heat@20")
+    assert code == 1 and "Remove 1 version, 195 B of climate/heat@20 for good?" in text, "of the only job that has the name"
     assert "climate/heat@25" in kedge("rm", "climate/heat@25", "--yes", expect=1).stderr
     kedge("rm", "climate/heat@x", "--yes", expect=2)
     kedge("rm", "heat@20", "--job", "climate", "--yes")
     assert versions("heat") == [("heat", 30)]
+    kedge("rm", "heat@30", "--yes")
+    assert versions() == [("other", 1)]
+
+
+def test_of_a_job_and_its_checkpoint_of_one_name_the_option_means_the_checkpoint() -> None:
+    array = np.zeros(4)
+    with Context("pic") as context:
+        context.protect(0, array)
+        for name in ("pic", "other"):
+            context.checkpoint(name, 1)
+            context.wait(name, 1, Level.STORE)
+    assert [entry["name"] for entry in kedge_json("rm", "pic", "--dry-run")["versions"]] == ["other", "pic"]
+    kedge("rm", "pic", "--job", "pic", "--yes")
+    assert versions() == [("other", 1)]
 
 
 def test_pinned_versions_stay_unless_they_are_meant(store: Path) -> None:

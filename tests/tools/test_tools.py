@@ -94,6 +94,19 @@ def test_every_command_takes_job_name_and_version_in_one_word(store: Path, tmp_p
     assert kedge_json("wait", "ocean")["finished"] and not kedge_json("gc", "ocean")["items"]
 
 
+def test_a_job_has_its_checkpoint_of_the_same_name() -> None:
+    state = np.zeros(4)
+    with Context("pic") as context:
+        context.protect(0, state, "x")
+        for name in ("pic", "other"):
+            context.checkpoint(name, 3)
+            context.wait(name, 3, Level.STORE)
+    both = ["other", "pic"]
+    for meant, names in (("pic", both), ("pic/pic", ["pic"]), ("pic@3", ["pic"])):
+        assert sorted(entry["name"] for entry in kedge_json("ls", meant)["versions"]) == names, "each once"
+        assert sorted(entry["name"] for entry in kedge_json("verify", meant)["versions"]) == names
+
+
 def test_ls_says_how_long_attempts_lasted() -> None:
     """One that died without a sign of life: until the next began at most. One that is seen to live: until now."""
     subprocess.run([sys.executable, "-c", "import kedge, os; context = kedge.Context('lived'); os._exit(1)"], check=False, timeout=60)
@@ -510,6 +523,17 @@ def test_wait_and_status_with_an_agent(store: Path) -> None:
     assert status["tiers"][0]["slots"] > 0
     assert "pool" in kedge("status").stdout
     assert "pool" in kedge("top", "--once").stdout
+
+
+@pytest.mark.parametrize("command", [["wait"], ["wait", "--level=node"], ["drain", "--job"]])
+def test_a_job_that_nobody_knows_is_an_error(store: Path, command: list[str]) -> None:
+    said = kedge(*command, "nosuch", expect=1).stderr
+    assert 'has no job "nosuch"; it has: climate' in said
+
+
+def test_a_job_without_an_agent_is_known(store: Path) -> None:
+    kedge("agent", "--stop")
+    assert kedge("wait", "climate").stdout == "everything is durable\n"
 
 
 def test_wait_tells_of_a_flush_that_failed_before(store: Path) -> None:

@@ -58,8 +58,19 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     )
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name in COMMANDS if only is None else (only,):
-        importlib.import_module(f"kedge.plan.commands.{name}").add(subparsers)
+        try:
+            importlib.import_module(f"kedge.plan.commands.{name}").add(subparsers)
+        except ModuleNotFoundError as error:
+            if only is not None or not (package := missing_package(error)):
+                raise
+            subparsers.add_parser(name, help=f"needs {package}, which is not installed")
     return parser
+
+
+def missing_package(error: ModuleNotFoundError) -> str:
+    """Of the extra "plan", which may be left out; empty: it is another one."""
+    package = (error.name or "").partition(".")[0]
+    return package if package in ("numpy", "scipy", "matplotlib") else ""
 
 
 def add_system_argument(parser: argparse.ArgumentParser, name: str = "system") -> None:
@@ -151,10 +162,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return run_words(list(sys.argv[1:] if arguments is None else arguments))
     except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package not in ("numpy", "scipy", "matplotlib"):
+        if not (package := missing_package(error)):
             raise
-        remedy = f"pip install 'kedge[plan]', or Debian's python3-{package}"
+        remedy = f"pip install {package}, or Debian's python3-{package}"
         print(f"kedge plan: it needs {package}, which is not installed: {remedy}", file=sys.stderr)
         return 2
 
