@@ -6,8 +6,8 @@ One is a Debian with an environment of python3-venv, one is like an image of Pyt
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
