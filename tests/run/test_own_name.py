@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 
@@ -13,7 +14,6 @@ from kedge.run.notes import Opened, jobs_opened
 from waiting import until
 
 pytestmark = pytest.mark.needs("MPI")
-OWN_NAME = ["--ranks=2", "--nodes=2", "--", "env", "KEDGE_JOB_NAME=flock", str(HEAT), "32"]
 # Dies in each of its first four attempts, every time 20 steps further.
 STEPS = """
 import sys, numpy, kedge
@@ -45,6 +45,15 @@ def python(machine: Machine, program: str) -> list[str]:
     return ["env", f"PYTHONPATH={BUILD / 'python'}", sys.executable, str(machine.folder / "program.py")]
 
 
+def notes(machine: Machine) -> str:
+    """What ranks have noted on this machine; notes of other tests come and go meanwhile."""
+    texts = []
+    for note in machine.run_folders.glob("jobs-*"):
+        with contextlib.suppress(FileNotFoundError):
+            texts.append(note.read_text())
+    return "".join(texts)
+
+
 def test_the_progress_of_a_job_that_names_itself_is_seen(machine: Machine) -> None:
     report, log = machine.run("--launcher=openmpi", "--no-progress=2", "--nodes=1", "--", *python(machine, STEPS))
     assert report["outcome"] == "finished" and report["job"] == "flock" and report["versions"] == {"state": 100}, log
@@ -53,7 +62,7 @@ def test_the_progress_of_a_job_that_names_itself_is_seen(machine: Machine) -> No
 
 
 def test_what_an_earlier_run_has_taken_is_no_progress(machine: Machine) -> None:
-    machine.run("--launcher=openmpi", *OWN_NAME, "100", "100")
+    machine.run("--launcher=openmpi", "--ranks=2", "--nodes=2", "--", "env", "KEDGE_JOB_NAME=flock", str(HEAT), "32", "100", "100")
     died = ["--ranks=2", "--nodes=2", "--", "sh", "-c", f"KEDGE_JOB_NAME=flock {HEAT} 32 100 100; exit 9"]
     report, log = machine.run("--launcher=openmpi", "--no-progress=1", *died, expect=1)
     assert report["outcome"] == "gave up" and not report["attempts"][0]["advanced"], log
@@ -62,13 +71,16 @@ def test_what_an_earlier_run_has_taken_is_no_progress(machine: Machine) -> None:
 
 def test_it_is_asked_for_its_last_checkpoint(machine: Machine) -> None:
     machine.settings |= {"KEDGE_SCHEDULE_STORE": "0", "KEDGE_PROTECT_SCHEME": "partner"}
-    run = machine.start("--launcher=openmpi", "--job=given", *OWN_NAME, "10000000", "0")
+    own = f"flock-{machine.folder.name}"
+    program = ["env", f"KEDGE_JOB_NAME={own}", str(HEAT), "32", "10000000", "0"]
+    run = machine.start("--launcher=openmpi", "--job=given", "--ranks=2", "--nodes=2", "--", *program)
     until(lambda: machine.sessions(machine.names[0]))
     run.send_signal(signal.SIGUSR1)
     report, log = machine.finish(run, expect=75)
     assert report["outcome"] == "out of time" and "heat3d: halted at step" in log
     assert machine.versions() == [report["versions"]["heat3d"]], "it was drained, though it was meant for the nodes alone"
-    assert "the program opens job 'flock', not 'given'" in log
+    assert f"the program opens job '{own}', not 'given': from here on '{own}' is followed" in log
+    assert own not in notes(machine), "it was read, and is gone"
 
 
 @pytest.mark.parametrize(("options", "followed", "version"), [([], "flock", 1), (["--job=second"], "second", 2)])
