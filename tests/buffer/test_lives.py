@@ -51,8 +51,13 @@ class Life:
     def start(self) -> None:
         self.server = self.stack.enter_context(self.buffer.server())
 
-    def end(self) -> None:
+    def end(self) -> str:
+        """How the server was, and what it said."""
+        ended = self.server.poll()
+        self.server.kill()
+        _, said = self.server.communicate()
         self.stack.close()
+        return f"the server {'runs' if ended is None else f'has ended with {ended}'}: {said}"
 
     def tell(self, what: str) -> None:
         self.told.append(what)
@@ -197,14 +202,17 @@ class Life:
 def play(folder: Path, seed: int) -> None:
     folder.mkdir()
     life = Life(folder, seed)
+    broken: AssertionError | None = None
     try:
         for _ in range(STEPS):
             life.step()
         life.close()
-    except AssertionError as broken:
-        raise AssertionError("\n".join([f"seed {seed}", *life.told, str(broken)])) from broken
+    except AssertionError as why:
+        broken = why
     finally:
-        life.end()
+        server = life.end()
+    if broken is not None:
+        raise AssertionError("\n".join([f"seed {seed}", *life.told, str(broken), server])) from broken
 
 
 @pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + 4))
