@@ -34,7 +34,7 @@ def page(name: str, section: int = 1) -> str:
     """The text of a page as it was made, without the escapes of roff."""
     text = (BUILD / "man" / f"man{section}" / f"{name}.{section}").read_text()
     text = text.replace("\\-", "-").replace("\\&", "").replace("\\(aq", "'").replace("\\e", "\\")
-    assert "@" not in re.sub(r"NAME\\fR\[@|\w@\d|\[@|kedge-buffer@", "", text), "a piece that all pages share was not put in"
+    assert "@" not in re.sub(r"NAME\\fR\[?@|\w@\d|\[@|kedge-buffer@", "", text), "a piece that all pages share was not put in"
     return text
 
 

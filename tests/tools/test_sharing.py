@@ -24,6 +24,11 @@ def image(version: int) -> dict[str, Any]:
     return inspected
 
 
+def inspected(*arguments: str) -> str:
+    """What ``kedge inspect`` prints, without the ends of lines."""
+    return " ".join(kedge("inspect", *arguments).stdout.split())
+
+
 @pytest.fixture(params=["off", "on"])
 def compress(request: pytest.FixtureRequest) -> str:
     return str(request.param)
@@ -56,7 +61,7 @@ def test_what_is_shared_is_shown_and_verified(contents: dict[int, np.ndarray[Any
         assert shown["zero_bytes"] == BLOCKS // 10 * BLOCK
         assert shown["own_bytes"] < BLOCKS * BLOCK / 2 and 1 <= len(shown["shared_objects"]) <= 8
         assert (shown["stored_bytes"] < 0.9 * shown["own_bytes"]) == (compress == "on")
-    text = kedge("inspect", "field@7").stdout
+    text = inspected("field@7")
     assert "in those of" in text and ("(compressed: " in text) == (compress == "on")
     assert "shares blocks with names/field/" in kedge("inspect", "field@7", "--chunks").stdout
     assert kedge_json("verify")["bad"] == 0
@@ -123,7 +128,7 @@ def test_blocks_that_an_image_has_several_times_are_stored_once(tmp_path: Path, 
         context.wait("field", 1, Level.STORE)
     shown = image(1)
     assert shown["own_bytes"] == 5 * BLOCK and shown["copied_bytes"] == (BLOCKS - 5) * BLOCK
-    assert "1.15 MiB copies" in kedge("inspect", "field@1").stdout
+    assert "1.15 MiB copies" in inspected("field@1")
     assert kedge_json("verify")["bad"] == 0
     kedge("export", "field@1", "-o", str(tmp_path / "out"))
     assert np.array_equal(np.load(tmp_path / "out" / "field.npy"), field)
@@ -186,7 +191,7 @@ def test_what_ranks_have_in_common_is_stored_once(
     assert sum(shown["own_bytes"] for shown in first) == COMMON + RANKS * OWN
     assert sum(shown["own_bytes"] for shown in second) == RANKS * OWN, "the version before has the others"
     borrowers = [shown["rank"] for shown in first if shown["borrowed_bytes"] > 0]
-    text = kedge("inspect", f"{job}/field@1", "--rank", str(borrowers[0])).stdout
+    text = inspected(f"{job}/field@1", "--rank", str(borrowers[0]))
     assert "in those of 0 other images, " in text and " other rank" in text
     assert kedge_json("verify")["bad"] == 0
 
