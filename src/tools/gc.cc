@@ -23,6 +23,7 @@ struct GcOptions {
 
 Outcome Gc(const GcOptions& options) {
   KEDGE_ASSIGN_OR_RETURN(const OpenedStore opened, OpenStore(options.store));
+  if (!options.store.job.empty()) KEDGE_RETURN_IF_ERROR(SelectJobs(opened, options.store).status());
   GarbageOptions garbage;
   garbage.dry_run = !options.yes;
   garbage.orphan_age_seconds = options.orphan_age_seconds;

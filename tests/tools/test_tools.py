@@ -525,7 +525,7 @@ def test_wait_and_status_with_an_agent(store: Path) -> None:
     assert "pool" in kedge("top", "--once").stdout
 
 
-@pytest.mark.parametrize("command", [["wait"], ["wait", "--level=node"], ["drain", "--job"]])
+@pytest.mark.parametrize("command", [["wait"], ["wait", "--level=node"], ["drain", "--job"], ["gc"]])
 def test_a_job_that_nobody_knows_is_an_error(store: Path, command: list[str]) -> None:
     said = kedge(*command, "nosuch", expect=1).stderr
     assert 'has no job "nosuch"; it has: climate' in said
