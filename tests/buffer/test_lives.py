@@ -20,6 +20,7 @@ import pytest
 from buffers import BIN, MIB, Buffer
 from waiting import until
 
+pytestmark = pytest.mark.slow
 OWNERS = ("alice", "bob")
 NAMES = ("a", "b", "deep/c")
 SIZES = (0, 1, 4097, MIB, 3 * MIB + 5, 20 * MIB + 1)
