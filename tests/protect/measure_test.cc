@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <thread>
 
 #include "tests/protect/protect_fixture.h"
@@ -28,6 +29,7 @@ constexpr auto kPatience = 60s;
 class MeasureTest : public ProtectTest {
  protected:
   // What the command prints on that node, and its exit code. Warnings and errors are in it, too.
+  // What it prints, in one line: where lines end depends on names and figures.
   std::string Doctor(int node, std::vector<std::string> options, int expected_code) {
     options.insert(options.begin(), {"doctor", "--net"});
     std::unique_ptr<ChildProcess> doctor;
@@ -38,7 +40,7 @@ class MeasureTest : public ProtectTest {
     const auto result = doctor->Wait(kPatience);
     EXPECT_TRUE(result.has_value() && result->exited) << doctor->Output();
     EXPECT_EQ(result.value_or(ProcessResult{}).exit_code, expected_code) << doctor->Output();
-    return doctor->Output();
+    return std::regex_replace(doctor->Output(), std::regex("\\s+"), " ");
   }
   Json DoctorJson(int node, std::vector<std::string> options, int expected_code) {
     options.emplace_back("--json");
