@@ -153,6 +153,7 @@ def test_a_task_or_a_rank_that_stands_still_for_a_while_costs_no_node(machine: M
     assert said(log) == expected
 
 
+@pytest.mark.slow
 def test_a_host_that_hangs_is_replaced(machine: Machine, hosts: SshHosts, expected: str) -> None:
     first, second, spare, _ = machine.names
     run = machine.start(*OPTIONS, "--nodes=2", "--patience=2s", "--", *JACOBI)
@@ -205,7 +206,7 @@ def test_a_program_that_is_not_there_is_not_launched_again(machine: Machine, hos
     assert done.returncode == 1 and f"start {absent}: No such file or directory" in done.stderr
 
 
-@pytest.mark.parametrize("told", [True, False], ids=["told", "untold"])
+@pytest.mark.parametrize("told", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["told", "untold"])
 def test_in_slurm_a_node_that_dies_is_replaced_within_the_launch(cluster: Cluster, machine: Machine, expected: str, told: bool) -> None:
     first, second, _, spare = machine.names
     script = (
@@ -256,6 +257,7 @@ def test_nodes_that_do_not_reach_fmirun_or_each_other_are_named(machine: Machine
         hosts.end()
 
 
+@pytest.mark.slow
 @needs_networks
 def test_a_host_whose_link_is_cut_is_replaced(machine: Machine, expected: str) -> None:
     """Each host has an address of its own. What runs behind the cut ends by itself."""
