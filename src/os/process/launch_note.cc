@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cctype>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -36,6 +37,9 @@ std::string NotePath(std::string_view kind) {
   return is_name ? JoinPath(NotesFolder(), fmt::format("{}-{}", kind, name)) : "";
 }
 
+// This process has left the refusal; another rank's is not its to take back.
+std::atomic<bool> has_refusal = false;
+
 bool HasFolder() {
   return MakeFolders(PrivateFileSystem(), NotesFolder(), 0700, /*durable=*/false).ok();
 }
@@ -51,11 +55,11 @@ void LeaveRefusal(const Status& why) {
   const std::string path = NotePath(kRefusal);
   if (path.empty() || !HasFolder()) return;
   const Json note{{"code", CodeName(why.code())}, {"why", why.message()}};
-  (void)ReplaceFile(PrivateFileSystem(), path, ToText(note), std::to_string(getpid()));
+  has_refusal = ReplaceFile(PrivateFileSystem(), path, ToText(note), std::to_string(getpid())).ok();
 }
 
 void TakeBackRefusal() {
-  if (const std::string path = NotePath(kRefusal); !path.empty()) (void)UnlinkIfPresent(PrivateFileSystem(), path);
+  if (has_refusal.exchange(false)) (void)UnlinkIfPresent(PrivateFileSystem(), NotePath(kRefusal));
 }
 
 void NoteJob(const std::string& job, uint32_t attempt) {

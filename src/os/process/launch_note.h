@@ -13,8 +13,8 @@ namespace kedge::os {
 // How many ranks `kedge run` has launched together with this one (KEDGE_RUN_RANKS); 0: somebody else has launched it.
 int LaunchedRanks();
 
-// Leaves the reason, or takes it back because what was refused has succeeded. Nothing where `kedge run` has not launched this
-// process (KEDGE_RUN_LAUNCH), or where the file cannot be written, which costs launches that end in the same way.
+// Leaves the reason, or takes back what this process has left, because it has succeeded since. Nothing where `kedge run` has not
+// launched this process (KEDGE_RUN_LAUNCH), or where the file cannot be written, which costs launches that end in the same way.
 void LeaveRefusal(const Status& why);
 void TakeBackRefusal();
 
