@@ -19,6 +19,12 @@ static inline void fail(const char* file, int line, const char* condition) {
   FMI_Abort(WORLD, 3);
 }
 
+static inline void begin(int* argc, char*** argv) {
+  FMI_Init(argc, argv);
+  FMI_Comm_rank(WORLD, &rank);
+  FMI_Comm_size(WORLD, &ranks);
+}
+
 static inline int was_started_again(void) {
   return atoi(getenv("FMI_RESPAWNS")) > 0;
 }

@@ -68,9 +68,7 @@ int main(int argc, char** argv) {
   int extents[2] = {0, 0};
   FMI_Comm grid, row, parity, part = FMI_COMM_NULL;
   FMI_Datatype column;
-  FMI_Init(&argc, &argv);
-  FMI_Comm_rank(WORLD, &rank);
-  FMI_Comm_size(WORLD, &ranks);
+  begin(&argc, &argv);
   /* A rank that was started again is told of the failure here, and has the handles all the same; and its neighbours. */
   FMI_Dims_create(ranks, 2, extents);
   FMI_Cart_create(WORLD, 2, extents, periods, 0, &grid);

@@ -222,9 +222,7 @@ static void misuse(const char* name) {
 
 int main(int argc, char** argv) {
   const char* name = argc == 2 ? argv[1] : "";
-  FMI_Init(&argc, &argv);
-  FMI_Comm_rank(WORLD, &rank);
-  FMI_Comm_size(WORLD, &ranks);
+  begin(&argc, &argv);
   if (strcmp(name, "all") == 0) {
     for (int round = 0; round < 5; ++round) {
       sizes();

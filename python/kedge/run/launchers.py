@@ -96,7 +96,6 @@ class Launcher:
         hosts = ",".join(f"{node}:{count}" for node, count in shares)
         return [*head, "-hosts", hosts, "-n", str(sum(count for _, count in shares)), *application]
 
-
     def _fmirun(self, nodes: list[str], ranks: int, application: list[str]) -> list[str]:
         head = [self.program, "-n", str(ranks), "--virtual" if self.virtual else "--hosts", ",".join(nodes)]
         head += ["--spares", str(max(0, len(nodes) - self.nodes)), *(["--shell", shlex.join(self.ssh)] if self.ssh else [])]

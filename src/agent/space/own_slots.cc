@@ -41,6 +41,12 @@ void OwnSlots::CloseEvictable(TierUnit* unit) {
   if (open != open_.end() && unit->space->PinnedIn(open->second.slot) == 0) CloseIn(unit);
 }
 
+OwnSlots::Open* OwnSlots::FindOpen(TierUnit* unit, uint32_t slot, uint64_t slot_generation) {
+  const auto found = open_.find(unit);
+  const bool is_it = found != open_.end() && found->second.slot == slot && found->second.slot_generation == slot_generation;
+  return is_it ? &found->second : nullptr;
+}
+
 bool OwnSlots::OpenSlot(TierUnit* unit, uint64_t bytes) {
   CloseIn(unit);
   uint32_t slot = 0;
@@ -52,16 +58,14 @@ bool OwnSlots::OpenSlot(TierUnit* unit, uint64_t bytes) {
 bool OwnSlots::Grow(TierUnit* unit, Open& open, uint64_t bytes) {
   if (open.grows) return true;
   const uint64_t doubled_bytes = 2 * unit->space->BackedIn(open.slot);
-  open.grows =
-      memory_.Grow(unit, open.slot, std::max(bytes, doubled_bytes),
-                   [this, unit, slot = open.slot, slot_generation = open.slot_generation](bool grown) {
-                     const auto found = open_.find(unit);
-                     if (found != open_.end() && found->second.slot == slot && found->second.slot_generation == slot_generation) {
-                       found->second.grows = false;
-                       if (!grown) CloseIn(unit);
-                     }
-                     assignment_.Pump();
-                   });
+  open.grows = memory_.Grow(unit, open.slot, std::max(bytes, doubled_bytes),
+                            [this, unit, slot = open.slot, slot_generation = open.slot_generation](bool grown) {
+                              if (Open* const found = FindOpen(unit, slot, slot_generation); found != nullptr) {
+                                found->grows = false;
+                                if (!grown) CloseIn(unit);
+                              }
+                              assignment_.Pump();
+                            });
   return open.grows;
 }
 
@@ -127,12 +131,10 @@ void OwnSlots::Release(const OwnRange& range, bool pinned) {
 }
 
 void OwnSlots::GiveBack(const OwnRange& range) {
-  const auto open = open_.find(range.unit);
-  const bool grows = open != open_.end() && open->second.slot == range.slot &&
-                     open->second.slot_generation == range.slot_generation && open->second.grows;
-  if (!grows) return Release(range);
+  Open* const open = FindOpen(range.unit, range.slot, range.slot_generation);
+  if (open == nullptr || !open->grows) return Release(range);
   range.unit->space->RemoveChunk(range.slot, /*pinned=*/true);
-  if (open->second.used == EndOf(range)) open->second.used = range.offset;
+  if (open->used == EndOf(range)) open->used = range.offset;
 }
 
 void OwnSlots::GiveBackAll(const std::vector<OwnRange>& ranges) {

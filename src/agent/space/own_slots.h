@@ -50,6 +50,8 @@ class OwnSlots {
     uint64_t used = 0;
     bool grows = false;  // it is being backed further
   };
+  // Null: it is not that slot any more, or not for the same bytes.
+  Open* FindOpen(TierUnit* unit, uint32_t slot, uint64_t slot_generation);
   bool OpenSlot(TierUnit* unit, uint64_t bytes);
   // False: it cannot be backed for so much.
   bool Grow(TierUnit* unit, Open& open, uint64_t bytes);
