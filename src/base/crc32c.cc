@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/crc32c_polynomial.h"
+#include "base/vector_registers.h"
 
 namespace kedge::crc32c {
 namespace {
@@ -23,6 +24,7 @@ uint32_t Extend(uint32_t crc, const void* data, size_t bytes) {
     position += part;
     bytes -= part;
   }
+  ReleaseUpperHalves();
   return crc;
 }
 

@@ -10,6 +10,8 @@
 
 #include "base/random.h"
 #include "base/staged_copy.h"
+#include "base/testing/upper_halves.h"
+#include "base/vector_registers.h"
 
 namespace kedge::crc32c {
 namespace {
@@ -49,6 +51,20 @@ TEST(Crc32c, ExtendsAcrossAnySplit) {
   EXPECT_EQ(Compute(data.data(), data.size()), whole);
   for (size_t split = 0; split <= data.size(); split += 37) {
     EXPECT_EQ(Extend(Compute(data.data(), split), data.data() + split, data.size() - split), whole) << split;
+  }
+}
+
+TEST(Crc32c, LeavesTheUpperHalvesOfVectorRegistersToTheCaller) {
+  ReleaseUpperHalves();
+  if (!AreUpperHalvesInUse().has_value()) GTEST_SKIP() << "this processor does not tell";
+  for (const size_t bytes : {1ul, 100ul, 255ul, 256ul, 4096ul, 100000ul, 4ul << 20}) {
+    const auto data = RandomBytes(3, bytes);
+    std::vector<unsigned char> copy(bytes);
+    ASSERT_NE(AreUpperHalvesInUse(), true) << bytes;
+    Compute(data.data(), bytes);
+    EXPECT_EQ(AreUpperHalvesInUse(), false) << "after a checksum of " << bytes;
+    CopyAndChecksum(copy.data(), data.data(), bytes);
+    EXPECT_EQ(AreUpperHalvesInUse(), false) << "after a copy of " << bytes;
   }
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/vector_registers.h"
 #include "format/set_records.h"
 
 namespace kedge::redundancy {
@@ -64,6 +65,7 @@ void MultiplyAdd(uint8_t factor, const std::byte* source, std::byte* sum, size_t
     ec_encode_data_update(static_cast<int>(std::min(kPartBytes, bytes - done)), 1, 1, 0, table.data(), Writable(source + done),
                           &to);
   }
+  ReleaseUpperHalves();
 }
 
 void LinearSum(std::span<const uint8_t> factors, std::span<const std::byte* const> sources, std::byte* sum, size_t bytes) {
@@ -78,6 +80,7 @@ void LinearSum(std::span<const uint8_t> factors, std::span<const std::byte* cons
     auto* to = reinterpret_cast<unsigned char*>(sum + done);
     ec_encode_data(static_cast<int>(std::min(kPartBytes, bytes - done)), count, 1, tables.data(), from.data(), &to);
   }
+  ReleaseUpperHalves();
 }
 
 }  // namespace kedge::redundancy

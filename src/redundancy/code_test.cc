@@ -5,6 +5,8 @@
 #include <numeric>
 
 #include "base/random.h"
+#include "base/testing/upper_halves.h"
+#include "base/vector_registers.h"
 #include "format/set_records.h"
 
 namespace kedge::redundancy {
@@ -97,6 +99,20 @@ TEST(Code, RowZeroIsXor) {
 }
 
 // The numbers are part of the format: parity on disk was made with them.
+TEST(Code, LeavesTheUpperHalvesOfVectorRegistersToTheCaller) {
+  ReleaseUpperHalves();
+  if (!AreUpperHalvesInUse().has_value()) GTEST_SKIP() << "this processor does not tell";
+  Random random(5);
+  for (const size_t bytes : {64ul, 1000ul, 100000ul}) {
+    const Bytes first = RandomBytes(random, bytes), second = RandomBytes(random, bytes);
+    Bytes sum(bytes);
+    MultiplyAdd(7, first.data(), sum.data(), bytes);
+    EXPECT_EQ(AreUpperHalvesInUse(), false) << "after a product of " << bytes;
+    LinearSum(std::vector<uint8_t>{3, 5}, std::vector<const std::byte*>{first.data(), second.data()}, sum.data(), bytes);
+    EXPECT_EQ(AreUpperHalvesInUse(), false) << "after a sum of " << bytes;
+  }
+}
+
 TEST(Code, CoefficientsStay) {
   const StripeCode code(6, 2);
   const std::vector<uint8_t> row = {code.Coefficient(1, 0), code.Coefficient(1, 1), code.Coefficient(1, 2),

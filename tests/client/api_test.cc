@@ -7,6 +7,8 @@
 #include <set>
 #include <thread>
 
+#include "base/testing/upper_halves.h"
+#include "base/vector_registers.h"
 #include "tests/client/api_fixture.h"
 
 namespace kedge::testing {
@@ -91,6 +93,25 @@ TEST_P(ApiTest, BytesOfAnotherMeaningAreNotRestoredUnlessThatIsAskedFor) {
     EXPECT_KEDGE_OK(kedge_restart(context, "s", -1, nullptr));
     EXPECT_EQ(values, std::vector<double>(12, 1.5));
   }
+}
+
+// Else a program that was compiled without AVX is slow from its first checkpoint on.
+TEST_P(ApiTest, TheUpperHalvesOfVectorRegistersAreTheProgramsAfterEachCall) {
+  kedge_context* context = Open("reduce.incremental=on\nreduce.compress=on\nreduce.deduplicate=rank\n");
+  std::vector<int> numbers = Numbers(3000000, 7);
+  ReleaseUpperHalves();
+  if (!AreUpperHalvesInUse().has_value()) GTEST_SKIP() << "this processor does not tell";
+  ASSERT_KEDGE_OK(kedge_protect(context, 1, numbers.data(), numbers.size(), sizeof(int), nullptr));
+  EXPECT_EQ(AreUpperHalvesInUse(), false) << "protect";
+  for (int64_t version = 1; version <= 2; ++version) {
+    ASSERT_KEDGE_OK(kedge_checkpoint(context, "state", version, 0));
+    EXPECT_EQ(AreUpperHalvesInUse(), false) << "checkpoint";
+    ASSERT_KEDGE_OK(kedge_wait(context, "state", version, KEDGE_LEVEL_STORE, 60));
+    EXPECT_EQ(AreUpperHalvesInUse(), false) << "wait";
+  }
+  int64_t version = -1;
+  ASSERT_KEDGE_OK(kedge_restart(context, "state", -1, &version));
+  EXPECT_EQ(AreUpperHalvesInUse(), false) << "restart";
 }
 
 TEST_P(ApiTest, TwoRegionsOfOneNameAreRefused) {
