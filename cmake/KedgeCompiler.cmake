@@ -19,7 +19,8 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2")
 set(CMAKE_C_FLAGS_RELEASE "-O2")
 set(CMAKE_CXX_FLAGS_MINSIZEREL "-Os")
 set(CMAKE_C_FLAGS_MINSIZEREL "-Os")
-# Soon built, for `make run`. -O0 takes as long: it writes three times as much code. Collecting garbage less often saves a twelfth.
+# Soon built, for `make run` and `pip install .`; layers that move bytes take -O2 there (kedge_layer). -O0 takes as long: it
+# writes three times as much code. Collecting garbage less often saves a twelfth.
 set(CMAKE_CXX_FLAGS_QUICK "-Og")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   string(APPEND CMAKE_CXX_FLAGS_QUICK " --param ggc-min-heapsize=524288")

@@ -1,16 +1,20 @@
-# kedge_layer(NAME SOURCES file... LINK target...)
+# kedge_layer(NAME [MOVES_BYTES] SOURCES file... LINK target...)
 #   One folder of src/ as a static library kedge_NAME. Layers link only layers above them (docs/architecture.md).
+#   MOVES_BYTES: its own code copies, sums, packs or encodes what is checkpointed, and is optimised in full by Quick, too.
 function(kedge_layer name)
-  cmake_parse_arguments(PARSE_ARGV 1 layer "" "" "SOURCES;LINK")
+  cmake_parse_arguments(PARSE_ARGV 1 layer "MOVES_BYTES" "" "SOURCES;LINK")
   add_library(kedge_${name} STATIC ${layer_SOURCES})
   target_include_directories(kedge_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(kedge_${name} PUBLIC ${layer_LINK} PRIVATE kedge_compiler_flags)
+  if(layer_MOVES_BYTES)
+    target_compile_options(kedge_${name} PRIVATE $<$<CONFIG:Quick>:-O2>)
+  endif()
 endfunction()
 
 # kedge_unity(TARGET)
 #   Its sources are compiled up to eight at a time, as one: most of their compile time goes into headers that they share.
 #   Names in their anonymous namespaces must therefore differ. Layers are compiled file by file, so that each proves to
-#   include what it uses. The sanitizers' trees compile layers so, too; `make run`, packages and wheels up to 24 at a time
+#   include what it uses. The sanitizers' trees compile layers so, too; `make run`, packages and wheels up to 40 at a time
 #   (CMakePresets.json, packaging/debian/rules, pyproject.toml), so that there all names of a layer should differ.
 function(kedge_unity target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${KEDGE_UNITY})

@@ -26,7 +26,6 @@ namespace {
 
 constexpr uint64_t kHoldsUnpopulated = 1 << 13;  // UFFD_FEATURE_WP_UNPOPULATED, which the headers of Debian 12 lack
 constexpr uint64_t kIsHuge = 1 << 6;             // PAGE_IS_HUGE
-constexpr uint64_t kIsWritten = 1 << 1;          // PAGE_IS_WRITTEN: not held
 constexpr int kAwaitMilliseconds = 100;
 
 uint64_t AddressIn(const std::byte* data) {

@@ -29,5 +29,6 @@ struct PageScan {  // struct pm_scan_arg
 };
 
 inline constexpr unsigned long kPageScan = _IOWR('f', 16, PageScan);  // PAGEMAP_SCAN
+inline constexpr uint64_t kIsWritten = 1 << 1;                        // PAGE_IS_WRITTEN: not held any more
 
 }  // namespace kedge::os

@@ -28,7 +28,6 @@ constexpr uint64_t kWriteProtectAsync = 1 << 15;        // UFFD_FEATURE_WP_ASYNC
 constexpr uint64_t kUserModeOnly = 1;                   // UFFD_USER_MODE_ONLY
 constexpr uint64_t kProtectMatching = 1 << 0;           // PM_SCAN_WP_MATCHING
 constexpr uint64_t kRefuseUntracked = 1 << 1;           // PM_SCAN_CHECK_WPASYNC
-constexpr uint64_t kIsWritten = 1 << 1;                 // PAGE_IS_WRITTEN
 
 constexpr size_t kRangesInScan = 512;
 
