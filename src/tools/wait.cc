@@ -53,6 +53,15 @@ Status DisagreementIn(const Catalog& catalog, const std::string& job) {
   return Status::Ok();
 }
 
+// Whether the agent has versions of the job. After the store was away, its record of the job is on its way for some seconds.
+Result<bool> AgentHas(const AgentConnection& agent, const std::string& job) {
+  KEDGE_ASSIGN_OR_RETURN(const std::string text, AskForStatus(agent));
+  const Json status = Json::parse(text);
+  const Json& jobs = status.at("jobs");
+  return std::any_of(jobs.begin(), jobs.end(),
+                     [&job](const Json& known) { return known.at("job") == job && !known.at("versions").empty(); });
+}
+
 Outcome Wait(const WaitOptions& options) {
   DrainRequest request;
   for (const Level level : {Level::kLocal, Level::kNode, Level::kStore}) {
@@ -64,9 +73,11 @@ Outcome Wait(const WaitOptions& options) {
   KEDGE_ASSIGN_OR_RETURN(const bool exists, os::Exists(os::SystemFileSystem(), node.run_folder));
   DrainReply nothing;
   nothing.finished = true;
+  Status known;
   if (!options.store.job.empty()) {
     KEDGE_ASSIGN_OR_RETURN(const OpenedStore opened, OpenStore(options.store));
-    KEDGE_RETURN_IF_ERROR(SelectJobs(opened, options.store).status());  // one that it does not know has nothing to wait for
+    known = SelectJobs(opened, options.store).status();
+    if (!known.ok() && (!exists || known.code() != Code::kNotFound)) return known;
     request.store_id = opened.catalog.id();
     request.job = options.store.job;
     const Status disagreement = DisagreementIn(opened.catalog, request.job);
@@ -75,6 +86,10 @@ Outcome Wait(const WaitOptions& options) {
   if (!exists || !nothing.failure.ok()) return Finish(options, nothing);
   // An agent that was killed left its work on the tiers: a new one takes it up.
   KEDGE_ASSIGN_OR_RETURN(const AgentConnection agent, ConnectToAgent(config, true));
+  if (!known.ok()) {
+    KEDGE_ASSIGN_OR_RETURN(const bool on_its_way, AgentHas(agent, request.job));
+    if (!on_its_way) return known;
+  }
   uint64_t most = 0;
   ProgressLine line("flushing");
   auto reply = agent.connection->Drain(request, [&](const DrainReply& progress) {

@@ -531,6 +531,14 @@ def test_a_job_that_nobody_knows_is_an_error(store: Path, command: list[str]) ->
     assert 'has no job "nosuch"; it has: climate' in said
 
 
+def test_wait_knows_a_job_that_only_nodes_know(store: Path, tmp_path: Path) -> None:
+    """The store's record of it is on its way again when the store was away."""
+    (store / "jobs" / "climate").rename(tmp_path / "away")
+    assert kedge("wait", "climate").stdout == "everything is durable\n"
+    kedge("agent", "--stop")
+    assert 'has no job "climate"' in kedge("wait", "climate", expect=1).stderr
+
+
 def test_a_job_without_an_agent_is_known(store: Path) -> None:
     kedge("agent", "--stop")
     assert kedge("wait", "climate").stdout == "everything is durable\n"
