@@ -31,9 +31,10 @@ MARK = "FMI_LIFE"
 
 # Nothing has happened for so long: it hangs.
 QUIET_SECONDS_MAX = 60.0
-# For processes to end after fmirun, and for agents to leave when the job has ended.
+# For processes to end after fmirun, and for agents to leave when the job has ended: what they have lent to one that has died comes
+# back after a minute.
 END_SECONDS_MAX = 10.0
-LEAVE_SECONDS_MAX = 60.0
+LEAVE_SECONDS_MAX = 120.0
 ONLY_COPIES = "versions that are on this node only are kept"
 
 
