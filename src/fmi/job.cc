@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <string>
@@ -18,6 +19,8 @@
 
 namespace kedge::fmi {
 namespace {
+
+constexpr int kOpensMax = 5;
 
 Result<int64_t> NumberIn(const char* name, int64_t least) {
   const char* text = std::getenv(name);
@@ -146,8 +149,26 @@ Status Job::Recover(const Arrays& arrays) {
   });
 }
 
+Status Job::OpenCheckpoints() {
+  for (int tries = 1;; ++tries) {
+    const Status own = checkpoints_.Open();
+    const auto code = static_cast<uint32_t>(own.code());
+    std::vector<uint32_t> all(board_.ranks());
+    KEDGE_RETURN_IF_ERROR(own_collectives_.Allgather(&code, all.data(), sizeof code));
+    const auto is_well = [](uint32_t its) { return its == static_cast<uint32_t>(Code::kOk); };
+    const auto failed = std::find_if_not(all.begin(), all.end(), is_well);
+    if (failed == all.end()) return Status::Ok();
+    // An agent that has died meanwhile has a successor then.
+    const auto may_pass = [&](uint32_t its) { return is_well(its) || its == static_cast<uint32_t>(Code::kUnavailable); };
+    if (tries == kOpensMax || !std::all_of(all.begin(), all.end(), may_pass)) {
+      return own.ok() ? Status(static_cast<Code>(*failed), fmt::format("rank {} cannot begin", failed - all.begin())) : own;
+    }
+    checkpoints_.Close();
+  }
+}
+
 Status Job::Restore(const Arrays& arrays) {
-  KEDGE_RETURN_IF_ERROR(checkpoints_.Open());
+  KEDGE_RETURN_IF_ERROR(OpenCheckpoints());
   os::KillPoint("fmi.restore");
   KEDGE_ASSIGN_OR_RETURN(step_, checkpoints_.Restore(arrays));
   if (step_) board_.row(options_.rank).loops = static_cast<uint64_t>(*step_) + 1;

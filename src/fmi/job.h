@@ -53,6 +53,8 @@ class Job {
   Status ReachNeighbour();
   // After failures: all are at the checkpoint again.
   Status Recover(const Arrays& arrays);
+  // The context, on all ranks.
+  Status OpenCheckpoints();
   // Opens the context, and brings back what there is.
   Status Restore(const Arrays& arrays);
   Status FirstStep(const Arrays& arrays);

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import socket
+from pathlib import Path
 
 import pytest
+from waiting import until
 
 from conftest import CALLS, Launch
 
@@ -85,6 +90,48 @@ def test_who_fails_again_and_again_is_given_up(launch: Launch) -> None:
     assert ended.code == 1
     assert ended.err.count("was killed by signal 9 before the first checkpoint; all ranks are started again") == 3
     assert "4 failures without a new checkpoint" in ended.err
+
+
+def test_no_failure_is_survived_where_that_is_meant(launch: Launch) -> None:
+    ended = launch("-n", 2, "--failures", 0, CALLS, "crash-on-and-on").wait()
+    assert ended.code == 1
+    assert ended.err.endswith("was killed by signal 9\nfmirun: no failure is survived (--failures 0)\n")
+
+
+def test_who_proves_no_secret_takes_no_room(launch: Launch) -> None:
+    """The oldest of those that have connected to fmirun and say nothing are let go."""
+    job = launch("-n", 2, "sh", "-c", "sleep 3")
+    until(lambda: len(job.rank_pids()) == 2)
+    strangers = [socket.create_connection(("127.0.0.1", listening_port(job.process.pid))) for _ in range(200)]
+    try:
+        until(lambda: sum(is_over(stranger) for stranger in strangers) >= 200 - 65)
+        assert job.wait().code == 0
+    finally:
+        for stranger in strangers:
+            stranger.close()
+
+
+def listening_port(pid: int) -> int:
+    """Of its only listener."""
+    inodes = set()
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            inodes.add(os.readlink(entry))
+    rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+    (address,) = [row[1] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in inodes]
+    return int(address.split(":")[1], 16)
+
+
+def is_over(connection: socket.socket) -> bool:
+    """Whether the other side has ended it. What it says first is read over."""
+    with contextlib.suppress(BlockingIOError):
+        try:
+            while connection.recv(4096, socket.MSG_DONTWAIT):
+                pass
+        except ConnectionResetError:
+            pass
+        return True
+    return False
 
 
 def test_a_rank_that_never_comes_to_loop_is_named(launch: Launch) -> None:

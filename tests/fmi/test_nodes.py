@@ -3,22 +3,18 @@ the last bit."""
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import os
 import random
 import signal
-import socket
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
+from connections import end_connections
+from processes import agent_pid, kill
+from waiting import until
 
 from conftest import JACOBI, Ended, Launch, Nodes, armed
-
-LIBC = ctypes.CDLL(None, use_errno=True)
-PIDFD_GETFD = 438
 
 CELLS, STEPS = 40, 600
 # Of planes for which the receiver asks the sender.
@@ -124,22 +120,6 @@ def test_a_spare_takes_the_ranks_of_a_node_that_is_lost(
     assert ended.err.count("takes rank") >= spares
 
 
-def end_connections(pid: int) -> int:
-    """Ends the TCP connections of a process under its hands; how many."""
-    found = 0
-    process = os.pidfd_open(pid)
-    for entry in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(OSError):
-            if os.readlink(entry).startswith("socket:"):
-                descriptor = LIBC.syscall(PIDFD_GETFD, process, int(entry.name), 0)
-                with socket.socket(fileno=descriptor) as connection:
-                    if connection.family == socket.AF_INET and not connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-                        connection.shutdown(socket.SHUT_RDWR)
-                        found += 1
-    os.close(process)
-    return found
-
-
 def test_a_connection_that_ends_without_a_death_is_survived(
     launch: Launch, nodes: Nodes, undisturbed: Callable[..., str]
 ) -> None:
@@ -151,6 +131,21 @@ def test_a_connection_that_ends_without_a_death_is_survived(
     assert ended.code == 0, ended.err
     assert ended.result() == expected
     assert "has lost a connection; all go back to the last checkpoint" in ended.err
+
+
+@pytest.mark.parametrize("deaths", [1, 2])
+def test_an_agent_that_dies_while_the_ranks_begin_costs_nothing(
+    launch: Launch, nodes: Nodes, undisturbed: Callable[..., str], monkeypatch: pytest.MonkeyPatch, deaths: int
+) -> None:
+    """Its successor serves them, though each of them has found none that others could reach."""
+    expected = undisturbed(4, 16, 60)
+    monkeypatch.setenv("KEDGE_PROTECT_SCHEME", "xor")
+    job = launch("-n", 4, "--virtual", nodes.some(2), "--interval", 10, JACOBI, 16, 60)
+    for _ in range(deaths):
+        kill(until(lambda: agent_pid(nodes.folder / nodes.names[1])))
+    ended = job.wait()
+    assert ended.code == 0, ended.err
+    assert ended.result() == expected
 
 
 def test_more_lost_nodes_than_spares_end_the_job(launch: Launch, nodes: Nodes, undisturbed: Callable[..., str]) -> None:

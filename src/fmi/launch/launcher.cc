@@ -354,7 +354,10 @@ void Launcher::OnFailure(const std::vector<uint32_t>& ranks, const std::string& 
   progress_at_failure_ = progress_;
   if (failures_ > options_.failures_max) {
     Say(what);
-    return EndJob(1, fmt::format("{} failures without a new checkpoint: something other than the machine fails", failures_));
+    return EndJob(1,
+                  options_.failures_max == 0
+                      ? "no failure is survived (--failures 0)"
+                      : fmt::format("{} failures without a new checkpoint: something other than the machine fails", failures_));
   }
   is_interrupted_ = true;
   interrupted_ns_ = SystemClock().NowNs();

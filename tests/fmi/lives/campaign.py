@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from life import Life, generated, long_one
-from player import Player
-from promises import Violation, broken
+from lives.life import Life, generated, long_one
+from lives.player import Player
+from lives.promises import Violation, broken
 
 # A fault that is left out is missed only when the promise holds so many times without it.
 TRIES = 2

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from connections import end_connections
-from life import Fault, Life
+from lives.life import Fault, Life
 from processes import kill_all
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -96,7 +96,8 @@ class Player:
         try:
             self._reference()
             self._live()
-            if not self.record.hang and not self.record.was_stopped:
+            # Agents of a job that has not completed keep what the next launch goes on from.
+            if self.record.launches[-1].code == 0 and not self.record.was_stopped:
                 self.record.left += self._left_over()
             return self.record
         finally:
@@ -235,6 +236,8 @@ class Player:
             return []
         found = [f"{process} has not left after the job" for process in left]
         for path in [*Path("/dev/shm").glob(f"*{self.folder.name}*"), *self.run_folders.glob(f"*{self.folder.name}*")]:
+            if not any(file.is_file() for file in path.rglob("*")):
+                continue  # of an agent that ended while it began, with the rank that had started it
             log = (path / "agent.log").read_text() if (path / "agent.log").exists() else ""
             self.tell(f"{path} is left: {log[-300:]}")
             # The only copies of a version stay, and what an agent has left that was killed.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from player import Record
+from lives.player import Record
 
 DEATH = re.compile(r"rank (\d+) \(process (\d+)\) was killed by signal (\d+)")
 GONE = re.compile(r"fmirun: node (\S+) is gone")
@@ -93,8 +93,7 @@ def _checkpoints(record: Record) -> Violation | None:
             if is_bound and whole and step < max(whole):
                 return Violation("lost-checkpoint", f"rank {rank} has come back to step {step}, and all had taken that of {max(whole)}")
             # What they do from here on they do again.
-            taken = {its: ranks for its, ranks in taken.items() if its < step}
-            taken.setdefault(step, set())
+            taken = {its: ranks for its, ranks in taken.items() if its <= step}
             is_bound = True
     return None
 
