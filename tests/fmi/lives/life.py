@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 KILL_POINTS = ["fmi.h1", "fmi.h2", "fmi.restore", "fmi.checkpoint", "fmi.finalize"]
 # A verb, what follows it, and how often it is drawn where there are several nodes.
@@ -76,7 +77,8 @@ def parse(text: str) -> Life:
                     raise ValueError(words[0])
                 life = replace(life, faults=(*life.faults, Fault(float(word), words[0], tuple(words[1:]))))
             elif word in ("ranks", "nodes", "spares", "interval"):
-                life = replace(life, **{word: int(words[0])})
+                number: dict[str, Any] = {word: int(words[0])}
+                life = replace(life, **number)
             elif word == "program":
                 life = replace(life, program=int(words[0]), steps=int(words[1]), pause=int(words[2]))
             elif word == "careless":
