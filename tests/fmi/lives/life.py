@@ -24,7 +24,7 @@ import random
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-KILL_POINTS = ["fmi.h1", "fmi.h2", "fmi.restore", "fmi.checkpoint", "fmi.finalize"]
+KILL_POINTS = ["fmi.h1", "fmi.h2", "fmi.restore", "fmi.checkpoint", "fmi.communicator", "fmi.finalize"]
 # A verb, what follows it, and how often it is drawn where there are several nodes.
 VERBS = {
     "kill": 10, "kill-node": 4, "kill-task": 2, "kill-agent": 3, "kill-fmirun": 2,
