@@ -14,7 +14,8 @@
  * Conventions, unless a function says otherwise:
  * - Failures. When a rank has died, every call that communicates returns FMI_ERR_PROC_FAILED at once, on all ranks, until they
  * call FMI_Loop. What was received meanwhile is undefined, requests are gone. In a rank that was started again, this holds from
- * its beginning: what it communicates before its first FMI_Loop is not done, and returns that error.
+ * its beginning: what it communicates before its first FMI_Loop is not done, and returns that error. But where nobody can go
+ * back yet, before the first checkpoint, such a call does not return: fmirun ends all ranks, and starts them again.
  * - Misuse (a rank or a type that does not exist, a message longer than its buffer, ranks that make different collective calls)
  * ends the job with a sentence on stderr that names rank and call. Ranks in it are those of FMI_COMM_WORLD.
  * - Handles are numbers. One whose communicator, group or type is gone is misuse, and never stands for another one.
@@ -47,7 +48,7 @@ enum { FMI_GROUP_NULL = -1, FMI_GROUP_EMPTY = 0 };
 typedef int FMI_Datatype;
 enum {
   FMI_DATATYPE_NULL = -1,
-  FMI_BYTE = 0, /* not to be reduced */
+  FMI_BYTE = 0, /* combined bit by bit alone */
   FMI_CHAR = 1,
   FMI_INT = 2,
   FMI_LONG = 3,
@@ -55,11 +56,38 @@ enum {
   FMI_UNSIGNED = 5,
   FMI_UNSIGNED_LONG = 6,
   FMI_FLOAT = 7,
-  FMI_DOUBLE = 8
+  FMI_DOUBLE = 8,
+  FMI_SHORT = 9,
+  FMI_UNSIGNED_SHORT = 10,
+  FMI_SIGNED_CHAR = 11,
+  FMI_UNSIGNED_CHAR = 12,
+  FMI_UNSIGNED_LONG_LONG = 13,
+  FMI_LONG_DOUBLE = 14,
+  FMI_C_BOOL = 15,
+  FMI_C_FLOAT_COMPLEX = 16,
+  FMI_C_DOUBLE_COMPLEX = 17,
+  /* struct { float value; int index; } and so on, with C's padding; for FMI_MINLOC and FMI_MAXLOC */
+  FMI_FLOAT_INT = 18,
+  FMI_DOUBLE_INT = 19,
+  FMI_LONG_INT = 20,
+  FMI_2INT = 21
 };
 
 typedef int FMI_Op;
-enum { FMI_SUM = 0, FMI_PROD = 1, FMI_MIN = 2, FMI_MAX = 3 };
+enum {
+  FMI_SUM = 0, /* and FMI_PROD: of numbers, complex ones too */
+  FMI_PROD = 1,
+  FMI_MIN = 2, /* and FMI_MAX: of numbers that are not complex */
+  FMI_MAX = 3,
+  FMI_LAND = 4, /* and FMI_LOR, FMI_LXOR: of whole numbers, 0 or not; 1 or 0 */
+  FMI_LOR = 5,
+  FMI_LXOR = 6,
+  FMI_BAND = 7, /* and FMI_BOR, FMI_BXOR: of whole numbers, bit by bit */
+  FMI_BOR = 8,
+  FMI_BXOR = 9,
+  FMI_MINLOC = 10, /* and FMI_MAXLOC: of pairs; of those with the same value the one with the least index */
+  FMI_MAXLOC = 11
+};
 
 enum {
   FMI_ANY_SOURCE = -1,

@@ -1,4 +1,4 @@
-// The types and operations of fmi.h: sizes, names, and how elements are combined.
+// The types and operations of fmi.h: sizes, and how elements are combined.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +9,8 @@ namespace kedge::fmi {
 
 // 0: there is no such type.
 size_t BytesOf(FMI_Datatype type);
+// Of a type that is there, in a struct.
+size_t AlignmentOf(FMI_Datatype type);
 
 // into[i] = into[i] op from[i]. The arrays do not overlap.
 using Combine = void (*)(void* into, const void* from, size_t count);

@@ -242,6 +242,10 @@ Status Job::End() {
   return Status::Ok();
 }
 
+void Job::WaitUnlessSurvivable() {
+  board_.Await(options_.rank, [&] { return board_.header().has_checkpoint != 0; });
+}
+
 void Job::RelaunchAll() {
   board_.header().relaunch = 1;
   board_.RingTask();

@@ -37,6 +37,8 @@ class Job {
   Result<int64_t> Loop(const Arrays& arrays);
   // FMI_Finalize.
   Status End();
+  // After a failure. Where no rank can go back, as before the first checkpoint, fmirun ends this process here.
+  void WaitUnlessSurvivable();
 
   Messenger& messenger() { return messenger_; }
   const Messenger& messenger() const { return messenger_; }

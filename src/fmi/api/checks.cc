@@ -12,7 +12,7 @@ namespace {
 // A handle that stands for nothing: told by `what`, unless a failure excuses it.
 void CheckExcused(const char* call, const char* what, int handle, bool was_given) {
   if (!was_given) Die(call, fmt::format("there is no {} {}", what, handle));
-  if (TheJob()->messenger().is_broken()) return;
+  if (TheJob()->messenger().is_broken()) return TheJob()->WaitUnlessSurvivable();
   Die(call, fmt::format("{} {} is gone: it was freed, or made after the checkpoint that has come back", what, handle));
 }
 
@@ -31,8 +31,9 @@ void Die(const char* call, const std::string& why) {
 
 int Answer(const char* call, const Status& status) {
   if (status.ok()) return FMI_SUCCESS;
-  if (status.code() == Code::kUnavailable) return FMI_ERR_PROC_FAILED;
-  Die(call, status.message());
+  if (status.code() != Code::kUnavailable) Die(call, status.message());
+  TheJob()->WaitUnlessSurvivable();
+  return FMI_ERR_PROC_FAILED;
 }
 
 Communicator* NoCommunicator(const char* call, FMI_Comm comm) {
@@ -61,7 +62,7 @@ DerivedType& DerivedTypeIn(const char* call, FMI_Datatype type) {
 }
 
 std::shared_ptr<const TypeMap> TypeMapIn(const char* call, FMI_Datatype type) {
-  if (IsBasic(type)) return std::make_shared<TypeMap>(TypeMap::Basic(BytesOf(type)));
+  if (IsBasic(type)) return std::make_shared<TypeMap>(TypeMap::Basic(BytesOf(type), AlignmentOf(type)));
   return DerivedTypeIn(call, type).map;
 }
 

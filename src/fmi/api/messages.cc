@@ -54,7 +54,9 @@ int Finish(const char* call, Job& job, FMI_Request* request, FMI_Status* status)
 }
 
 int AnswerBegun() {
-  return TheJob()->messenger().is_broken() ? FMI_ERR_PROC_FAILED : FMI_SUCCESS;
+  if (!TheJob()->messenger().is_broken()) return FMI_SUCCESS;
+  TheJob()->WaitUnlessSurvivable();
+  return FMI_ERR_PROC_FAILED;
 }
 
 // Of a communicator that a failure has kept from being made.

@@ -47,12 +47,12 @@ std::byte* CopyRun(const TypeMap::Run& run, std::byte* element, std::byte* packe
 
 }  // namespace
 
-TypeMap TypeMap::Basic(size_t bytes) {
+TypeMap TypeMap::Basic(size_t bytes, size_t alignment) {
   TypeMap map;
   map.runs_ = {{0, bytes, 1, 0}};
   map.bytes_ = bytes;
   map.upper_ = static_cast<int64_t>(bytes);
-  map.alignment_ = bytes;
+  map.alignment_ = alignment;
   return map;
 }
 

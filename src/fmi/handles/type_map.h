@@ -34,8 +34,9 @@ class TypeMap {
 
   // Of nothing.
   TypeMap() = default;
-  // A number of the language, aligned to its size.
-  static TypeMap Basic(size_t bytes);
+  // A number of the language.
+  static TypeMap Basic(size_t bytes, size_t alignment);
+  static TypeMap Basic(size_t bytes) { return Basic(bytes, bytes); }
   // All: kInvalidArgument where a type has more than kRunsMax runs, or reaches further than kSpanMax.
   static Result<TypeMap> Contiguous(uint64_t count, const TypeMap& type);
   // `count` blocks of `length` elements; each begins `stride` bytes behind the one before.

@@ -150,6 +150,14 @@ Result<uint32_t> AddressOfStarter() {
   return Status(Code::kUnavailable, "nothing says at which address this node reaches fmirun: --interface does");
 }
 
+// Where ranks find libmpi_abi.so.1, the MPI ABI on FMI, before any other.
+Result<std::string> RankLibraryPath() {
+  KEDGE_ASSIGN_OR_RETURN(const std::string folder, os::ProgramFolder());
+  const char* others = std::getenv("LD_LIBRARY_PATH");
+  const bool has_others = others != nullptr && *others != '\0';
+  return folder + "/" KEDGE_MPI_ABI_FOLDER + (has_others ? std::string(":") + others : "");
+}
+
 // What fmirun starts on each node: fmirun --task, with its options on its input.
 int RunTask() {
   auto options = DecodeTaskOptions(std::string(std::istreambuf_iterator<char>(std::cin), {}));
@@ -159,6 +167,9 @@ int RunTask() {
     if (!address.ok()) return Fail(address.status().message());
     options->fmirun.address = *address;
   }
+  auto library_path = RankLibraryPath();
+  if (!library_path.ok()) return Fail(library_path.status().message());
+  options->variables.emplace_back("LD_LIBRARY_PATH", std::move(*library_path));
   // Where there is no such folder, ranks run at home, as those of mpirun do.
   (void)os::EnterFolder(options->folder);
   auto task = Task::Create(std::move(*options));

@@ -1,0 +1,31 @@
+// The MPI ABI on FMI: what all ranks of a communicator do together.
+#include "fmi/abi/abi.h"
+
+using namespace kedge::fmi::abi;  // NOLINT(google-build-using-namespace)
+
+KEDGE_MPI int MPI_Barrier(MPI_Comm comm) {
+  return Answer(FMI_Barrier(In(comm)));
+}
+
+KEDGE_MPI int MPI_Bcast(void* data, int count, MPI_Datatype type, int root, MPI_Comm comm) {
+  return Answer(FMI_Bcast(data, count, In(type), root, In(comm)));
+}
+
+KEDGE_MPI int MPI_Reduce(const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm) {
+  return Answer(FMI_Reduce(InBuffer(sent), received, count, In(type), In(op), root, In(comm)));
+}
+
+KEDGE_MPI int MPI_Allreduce(const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+  return Answer(FMI_Allreduce(InBuffer(sent), received, count, In(type), In(op), In(comm)));
+}
+
+KEDGE_MPI int MPI_Gather(const void* sent, int sent_count, MPI_Datatype sent_type, void* received, int received_count,
+                         MPI_Datatype received_type, int root, MPI_Comm comm) {
+  return Answer(
+      FMI_Gather(InBuffer(sent), sent_count, In(sent_type), received, received_count, In(received_type), root, In(comm)));
+}
+
+KEDGE_MPI int MPI_Allgather(const void* sent, int sent_count, MPI_Datatype sent_type, void* received, int received_count,
+                            MPI_Datatype received_type, MPI_Comm comm) {
+  return Answer(FMI_Allgather(InBuffer(sent), sent_count, In(sent_type), received, received_count, In(received_type), In(comm)));
+}
