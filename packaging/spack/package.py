@@ -2,8 +2,9 @@
 
 There is no released archive yet, so that the recipe builds from a checkout: in an environment,
 `spack add kedge`, `spack develop --path CHECKOUT kedge@main`, `spack install`. Each library that
-the build asks for stands here, too, or tests/house/test_options.py fails; Spack itself has not
-built it yet. The Python bindings come with `pip install CHECKOUT`.
+the build asks for stands here, too, or tests/house/test_options.py fails. Libraries that are
+loaded later, such as libcurl, are found by the RPATH that Spack gives to all of them. The Python
+bindings come with `pip install CHECKOUT`.
 """
 
 from spack.package import *
