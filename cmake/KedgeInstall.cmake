@@ -97,6 +97,12 @@ if(NOT SKBUILD)
   install(TARGETS kedge-bb-preload LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/kedge)
 endif()
 
+# For ranks of fmirun, which alone look there.
+if(NOT SKBUILD)
+  set_target_properties(kedge-mpi-abi PROPERTIES INSTALL_RPATH "$ORIGIN/../..")
+  install(TARGETS kedge-mpi-abi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/kedge/mpi_abi NAMELINK_SKIP)
+endif()
+
 # `kedge plan`, `kedge report` and `kedge run` are programs kedge-NAME beside kedge: in the build tree with the sources and the
 # project's Python; installed with a copy in share/kedge and the python3 of the machine. A wheel has its own.
 if(NOT SKBUILD)

@@ -142,6 +142,8 @@ KEDGE_API int FMI_Loop(void** ckpts, int* sizes, int len);
 /* Tags are 0 or greater. A send may return before its message is received: up to 32 KiB are copied into memory that both share,
  * as long as there is room; longer ones the receiver reads from the sender's memory. */
 KEDGE_API int FMI_Send(const void* data, int count, FMI_Datatype type, int to, int tag, FMI_Comm comm);
+/* Returns once the message's receive has begun. */
+KEDGE_API int FMI_Ssend(const void* data, int count, FMI_Datatype type, int to, int tag, FMI_Comm comm);
 /* `status` may be FMI_STATUS_IGNORE. */
 KEDGE_API int FMI_Recv(void* data, int count, FMI_Datatype type, int from, int tag, FMI_Comm comm, FMI_Status* status);
 KEDGE_API int FMI_Sendrecv(const void* sent, int sent_count, FMI_Datatype sent_type, int to, int sent_tag, void* received,
@@ -149,12 +151,21 @@ KEDGE_API int FMI_Sendrecv(const void* sent, int sent_count, FMI_Datatype sent_t
                            FMI_Status* status);
 /* The memory is the caller's again when the request is complete. Requests make progress in calls of FMI only. */
 KEDGE_API int FMI_Isend(const void* data, int count, FMI_Datatype type, int to, int tag, FMI_Comm comm, FMI_Request* request);
+/* Complete once its receive has begun. */
+KEDGE_API int FMI_Issend(const void* data, int count, FMI_Datatype type, int to, int tag, FMI_Comm comm, FMI_Request* request);
 KEDGE_API int FMI_Irecv(void* data, int count, FMI_Datatype type, int from, int tag, FMI_Comm comm, FMI_Request* request);
 /* They set what is complete to FMI_REQUEST_NULL; that request is complete at once. */
 KEDGE_API int FMI_Wait(FMI_Request* request, FMI_Status* status);
 KEDGE_API int FMI_Waitall(int count, FMI_Request* requests, FMI_Status* statuses);
-/* *flag: 1 when it is complete. Never waits. */
+/* Of one of them; *index: which one. FMI_UNDEFINED where all are FMI_REQUEST_NULL. */
+KEDGE_API int FMI_Waitany(int count, FMI_Request* requests, int* index, FMI_Status* status);
+/* *flag: 1 when it is complete (FMI_Testall: all are; else none is touched). They never wait. */
 KEDGE_API int FMI_Test(FMI_Request* request, int* flag, FMI_Status* status);
+KEDGE_API int FMI_Testall(int count, FMI_Request* requests, int* flag, FMI_Status* statuses);
+/* What the message that such a receive would take says of itself. FMI_Probe waits for it; FMI_Iprobe sets *flag to 1 where it
+ * has come. */
+KEDGE_API int FMI_Probe(int from, int tag, FMI_Comm comm, FMI_Status* status);
+KEDGE_API int FMI_Iprobe(int from, int tag, FMI_Comm comm, int* flag, FMI_Status* status);
 /* *count: how many elements were received; FMI_UNDEFINED where that is no whole number. */
 KEDGE_API int FMI_Get_count(const FMI_Status* status, FMI_Datatype type, int* count);
 
@@ -162,7 +173,7 @@ KEDGE_API int FMI_Get_count(const FMI_Status* status, FMI_Datatype type, int* co
 
 /* All ranks of the communicator make these calls in the same order, with the same counts, types, operations and roots. The order
  * in which numbers are combined depends on the number of ranks alone: a call that is made again has the same result, to the last
- * bit. Types of the program are for FMI_Bcast, FMI_Gather and FMI_Allgather; only numbers of the language are combined.
+ * bit. Types of the program are for all calls but those that combine numbers.
  * FMI_IN_PLACE as `sent` means: what this rank gives lies where it receives (FMI_Reduce and FMI_Gather: on the root alone). */
 KEDGE_API int FMI_Barrier(FMI_Comm comm);
 KEDGE_API int FMI_Bcast(void* data, int count, FMI_Datatype type, int root, FMI_Comm comm);
@@ -173,6 +184,26 @@ KEDGE_API int FMI_Gather(const void* sent, int sent_count, FMI_Datatype sent_typ
                          FMI_Datatype received_type, int root, FMI_Comm comm);
 KEDGE_API int FMI_Allgather(const void* sent, int sent_count, FMI_Datatype sent_type, void* received, int received_count,
                             FMI_Datatype received_type, FMI_Comm comm);
+
+/* The same with a count for each rank. What is of rank r begins places[r] elements behind `received` (`sent`). Counts and places
+ * are looked at where they are needed: by FMI_Gatherv and FMI_Scatterv on the root. */
+KEDGE_API int FMI_Gatherv(const void* sent, int sent_count, FMI_Datatype sent_type, void* received, const int* received_counts,
+                          const int* places, FMI_Datatype received_type, int root, FMI_Comm comm);
+KEDGE_API int FMI_Allgatherv(const void* sent, int sent_count, FMI_Datatype sent_type, void* received, const int* received_counts,
+                             const int* places, FMI_Datatype received_type, FMI_Comm comm);
+/* The root's elements to all ranks, in their order. FMI_IN_PLACE as `received`, on the root: its own stay where they are. */
+KEDGE_API int FMI_Scatter(const void* sent, int sent_count, FMI_Datatype sent_type, void* received, int received_count,
+                          FMI_Datatype received_type, int root, FMI_Comm comm);
+KEDGE_API int FMI_Scatterv(const void* sent, const int* sent_counts, const int* places, FMI_Datatype sent_type, void* received,
+                           int received_count, FMI_Datatype received_type, int root, FMI_Comm comm);
+/* From each rank to each rank. FMI_IN_PLACE as `sent`: what is sent lies where the others' will be. */
+KEDGE_API int FMI_Alltoall(const void* sent, int sent_count, FMI_Datatype sent_type, void* received, int received_count,
+                           FMI_Datatype received_type, FMI_Comm comm);
+KEDGE_API int FMI_Alltoallv(const void* sent, const int* sent_counts, const int* sent_places, FMI_Datatype sent_type,
+                            void* received, const int* received_counts, const int* received_places, FMI_Datatype received_type,
+                            FMI_Comm comm);
+/* Of the ranks from 0 to this one. */
+KEDGE_API int FMI_Scan(const void* sent, void* received, int count, FMI_Datatype type, FMI_Op op, FMI_Comm comm);
 
 /* ---- Communicators ---------------------------------------------------------------------------------------------- */
 

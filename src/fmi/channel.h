@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/status.h"
@@ -24,11 +25,16 @@ class Channel {
   // What the job calls a rank of this communicator.
   uint32_t InJob(uint32_t rank) const { return group_ ? (*group_)[rank] : rank; }
 
-  RequestId BeginSend(uint32_t to, int tag, const void* data, uint64_t bytes) const {
-    return messenger_->BeginSend(context_, InJob(to), tag, data, bytes);
+  RequestId BeginSend(uint32_t to, int tag, const void* data, uint64_t bytes,
+                      Messenger::SendMode mode = Messenger::SendMode::kStandard) const {
+    return messenger_->BeginSend(context_, InJob(to), tag, data, bytes, mode);
   }
   RequestId BeginReceive(int from, int tag, void* data, uint64_t bytes_max) const {
     return messenger_->BeginReceive(context_, from, tag, data, bytes_max, group_);
+  }
+  std::optional<Received> FindMessage(int from, int tag) const { return messenger_->FindMessage(context_, from, tag, group_); }
+  Status WaitForMessage(int from, int tag, Received* received) const {
+    return messenger_->WaitForMessage(context_, from, tag, group_, received);
   }
   Status Wait(RequestId id, Received* received = nullptr) const { return messenger_->Wait(id, received); }
 

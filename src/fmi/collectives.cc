@@ -9,7 +9,8 @@
 namespace kedge::fmi {
 
 const char* Collectives::NameOf(int call) {
-  constexpr const char* kNames[] = {"a barrier", "a broadcast", "a reduction", "a gathering", "the making of a communicator"};
+  constexpr const char* kNames[] = {"a barrier",    "a broadcast", "a reduction", "a gathering", "the making of a communicator",
+                                    "a scattering", "an exchange", "a scan"};
   return call >= 0 && call < static_cast<int>(std::size(kNames)) ? kNames[call] : "something unknown";
 }
 
@@ -86,19 +87,98 @@ Status Collectives::Allreduce(void* data, size_t count, size_t element_bytes, Co
   return Broadcast(data, count * element_bytes, 0);
 }
 
-Status Collectives::Gather(Call call, const void* sent, void* received, size_t bytes, uint32_t root) {
+Collectives::Offsets Collectives::Equal(size_t bytes) const {
+  Offsets offsets(channel_.ranks() + 1);
+  for (size_t rank = 0; rank < offsets.size(); ++rank) offsets[rank] = rank * bytes;
+  return offsets;
+}
+
+Status Collectives::GatherPieces(Call call, const void* sent, size_t bytes, void* received, const Offsets& offsets,
+                                 uint32_t root) {
   if (channel_.rank() != root) return Send(call, root, sent, bytes);
-  auto* place = static_cast<std::byte*>(received);
-  std::vector<RequestId> receives;
-  for (uint32_t rank = 0; rank < channel_.ranks(); ++rank, place += bytes) {
+  auto* all = static_cast<std::byte*>(received);
+  std::vector<RequestId> receives(channel_.ranks());
+  for (uint32_t rank = 0; rank < channel_.ranks(); ++rank) {
+    std::byte* place = all + offsets[rank];
     if (rank != root) {
-      receives.push_back(channel_.BeginReceive(static_cast<int>(rank), kAnyTag, place, bytes));
+      receives[rank] = channel_.BeginReceive(static_cast<int>(rank), kAnyTag, place, offsets[rank + 1] - offsets[rank]);
     } else if (bytes > 0) {
       std::memmove(place, sent, bytes);
     }
   }
-  for (const RequestId receive : receives) KEDGE_RETURN_IF_ERROR(WaitFor(receive, call, bytes));
+  for (uint32_t rank = 0; rank < channel_.ranks(); ++rank) {
+    if (rank != root) KEDGE_RETURN_IF_ERROR(WaitFor(receives[rank], call, offsets[rank + 1] - offsets[rank]));
+  }
   return Status::Ok();
+}
+
+Status Collectives::Gather(Call call, const void* sent, void* received, size_t bytes, uint32_t root) {
+  return GatherPieces(call, sent, bytes, received, Equal(bytes), root);
+}
+
+Status Collectives::GatherPieces(const void* sent, size_t bytes, void* received, const Offsets& offsets, uint32_t root) {
+  return GatherPieces(Call::kGather, sent, bytes, received, offsets, root);
+}
+
+Status Collectives::AllgatherPieces(const void* sent, size_t bytes, void* received, const Offsets& offsets) {
+  KEDGE_RETURN_IF_ERROR(GatherPieces(sent, bytes, received, offsets, 0));
+  return Broadcast(received, offsets.back(), 0);
+}
+
+Status Collectives::ScatterPieces(const void* sent, const Offsets& offsets, void* received, size_t bytes, uint32_t root) {
+  if (channel_.rank() != root) return Receive(Call::kScatter, root, received, bytes);
+  const auto* all = static_cast<const std::byte*>(sent);
+  std::vector<RequestId> sends;
+  for (uint32_t rank = 0; rank < channel_.ranks(); ++rank) {
+    const size_t piece = offsets[rank + 1] - offsets[rank];
+    if (rank != root) {
+      sends.push_back(channel_.BeginSend(rank, static_cast<int>(Call::kScatter), all + offsets[rank], piece));
+    } else if (bytes > 0) {
+      std::memmove(received, all + offsets[rank], bytes);
+    }
+  }
+  for (const RequestId send : sends) KEDGE_RETURN_IF_ERROR(channel_.Wait(send));
+  return Status::Ok();
+}
+
+// Each rank begins with its next one, so that not all send to the same one.
+Status Collectives::Exchange(const void* sent, const Offsets& sent_offsets, void* received, const Offsets& received_offsets) {
+  const uint32_t ranks = channel_.ranks();
+  const auto* from = static_cast<const std::byte*>(sent);
+  auto* to = static_cast<std::byte*>(received);
+  const auto received_bytes = [&](uint32_t rank) { return received_offsets[rank + 1] - received_offsets[rank]; };
+  std::vector<RequestId> sends, receives;
+  for (uint32_t distance = 1; distance < ranks; ++distance) {
+    const uint32_t source = (channel_.rank() + ranks - distance) % ranks;
+    receives.push_back(
+        channel_.BeginReceive(static_cast<int>(source), kAnyTag, to + received_offsets[source], received_bytes(source)));
+  }
+  for (uint32_t distance = 1; distance < ranks; ++distance) {
+    const uint32_t rank = (channel_.rank() + distance) % ranks;
+    sends.push_back(channel_.BeginSend(rank, static_cast<int>(Call::kExchange), from + sent_offsets[rank],
+                                       sent_offsets[rank + 1] - sent_offsets[rank]));
+  }
+  const uint32_t own = channel_.rank();
+  if (received_bytes(own) > 0) std::memcpy(to + received_offsets[own], from + sent_offsets[own], received_bytes(own));
+  for (uint32_t distance = 1; distance < ranks; ++distance) {
+    const uint32_t source = (channel_.rank() + ranks - distance) % ranks;
+    KEDGE_RETURN_IF_ERROR(WaitFor(receives[distance - 1], Call::kExchange, received_bytes(source)));
+  }
+  for (const RequestId send : sends) KEDGE_RETURN_IF_ERROR(channel_.Wait(send));
+  return Status::Ok();
+}
+
+// From rank to rank, so that numbers are combined in their order.
+Status Collectives::Scan(void* data, size_t count, size_t element_bytes, Combine combine) {
+  const size_t bytes = count * element_bytes;
+  const uint32_t rank = channel_.rank();
+  if (rank > 0) {
+    std::vector<std::byte> former(bytes);
+    KEDGE_RETURN_IF_ERROR(Receive(Call::kScan, rank - 1, former.data(), bytes));
+    combine(former.data(), data, count);
+    if (bytes > 0) std::memcpy(data, former.data(), bytes);
+  }
+  return rank + 1 < channel_.ranks() ? Send(Call::kScan, rank + 1, data, bytes) : Status::Ok();
 }
 
 Status Collectives::Gather(const void* sent, void* received, size_t bytes, uint32_t root) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "fmi/channel.h"
 #include "fmi/datatypes.h"
@@ -30,11 +31,23 @@ class Collectives {
   // `received` (null but on the root) has room for `bytes` of each rank. `sent` may lie at its own place there.
   Status Gather(const void* sent, void* received, size_t bytes, uint32_t root);
   Status Allgather(const void* sent, void* received, size_t bytes);
-  // The same, for what ranks must agree on to have a communicator.
+  // Pieces of different lengths, one for each rank, of which the first begins at offsets[0], and the last ends at the last
+  // offset.
+  using Offsets = std::vector<size_t>;
+  // `received` and its offsets count on the root.
+  Status GatherPieces(const void* sent, size_t bytes, void* received, const Offsets& offsets, uint32_t root);
+  // All know the offsets.
+  Status AllgatherPieces(const void* sent, size_t bytes, void* received, const Offsets& offsets);
+  // `sent` and its offsets count on the root.
+  Status ScatterPieces(const void* sent, const Offsets& offsets, void* received, size_t bytes, uint32_t root);
+  Status Exchange(const void* sent, const Offsets& sent_offsets, void* received, const Offsets& received_offsets);
+  // data = that of rank 0 op ... op that of this rank.
+  Status Scan(void* data, size_t count, size_t element_bytes, Combine combine);
+  // The same as Allgather, for what ranks must agree on to have a communicator.
   Status Propose(const void* own, void* all, size_t bytes);
 
  private:
-  enum class Call : int { kBarrier, kBcast, kReduce, kGather, kPropose };
+  enum class Call : int { kBarrier, kBcast, kReduce, kGather, kPropose, kScatter, kExchange, kScan };
   static const char* NameOf(int call);
   Status Send(Call call, uint32_t to, const void* data, size_t bytes);
   // Exactly so many bytes of exactly this call.
@@ -42,6 +55,9 @@ class Collectives {
   Status WaitFor(RequestId id, Call call, size_t bytes);
   Status Broadcast(Call call, void* data, size_t bytes, uint32_t root);
   Status Gather(Call call, const void* sent, void* received, size_t bytes, uint32_t root);
+  // Of as many pieces as there are ranks.
+  Offsets Equal(size_t bytes) const;
+  Status GatherPieces(Call call, const void* sent, size_t bytes, void* received, const Offsets& offsets, uint32_t root);
 
   Channel channel_;
 };

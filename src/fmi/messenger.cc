@@ -68,6 +68,11 @@ bool Messenger::Takes(const Request& request, uint32_t source, const MessageHead
          (request.tag == kAnyTag || request.tag == head.tag);
 }
 
+std::list<Messenger::Unexpected>::const_iterator Messenger::FindFor(const Request& request) const {
+  return std::find_if(unexpected_.begin(), unexpected_.end(),
+                      [&](const Unexpected& message) { return Takes(request, message.source, message.head); });
+}
+
 bool Messenger::HasLeft(const Request& request) const {
   const auto has_left = [&](uint32_t rank) {
     return board_->is_here(rank) ? board_->place(rank) == Place{epoch_, Phase::kLeaving} : peers_.HasLeft(rank);
@@ -89,7 +94,7 @@ int Messenger::NameOf(const Request& request, uint32_t source) {
   return static_cast<int>(*member);
 }
 
-RequestId Messenger::BeginSend(Context context, uint32_t to, int tag, const void* data, uint64_t bytes) {
+RequestId Messenger::BeginSend(Context context, uint32_t to, int tag, const void* data, uint64_t bytes, SendMode mode) {
   if (is_broken()) return kGone;
   const uint32_t index = NewRequest();
   Request& request = requests_[index];
@@ -101,7 +106,7 @@ RequestId Messenger::BeginSend(Context context, uint32_t to, int tag, const void
   message.head.context = static_cast<uint32_t>(context);
   message.head.bytes = bytes;
   message.head.request = index;
-  if (bytes <= kEagerBytesMax) {
+  if (bytes <= kEagerBytesMax && mode == SendMode::kStandard) {
     message.head.kind = MessageKind::kEager;
     message.head.bytes_in_ring = static_cast<uint32_t>(bytes);
     message.data = data;
@@ -116,24 +121,27 @@ RequestId Messenger::BeginSend(Context context, uint32_t to, int tag, const void
   return IdOf(index);
 }
 
+void Messenger::Ask(Request* request, Context context, int from, int tag, const std::shared_ptr<const Group>& group) {
+  request->context = context;
+  request->name = from;
+  if (from == kAnySource) {
+    request->peer = kAnySource;
+    request->group = group;
+  } else {
+    request->peer = group ? static_cast<int>((*group)[static_cast<uint32_t>(from)]) : from;
+  }
+  request->tag = tag;
+}
+
 RequestId Messenger::BeginReceive(Context context, int from, int tag, void* data, uint64_t bytes_max,
                                   const std::shared_ptr<const Group>& group) {
   if (is_broken()) return kGone;
   const uint32_t index = NewRequest();
   Request& request = requests_[index];
-  request.context = context;
-  request.name = from;
-  if (from == kAnySource) {
-    request.peer = kAnySource;
-    request.group = group;
-  } else {
-    request.peer = group ? static_cast<int>((*group)[static_cast<uint32_t>(from)]) : from;
-  }
-  request.tag = tag;
+  Ask(&request, context, from, tag, group);
   request.data = data;
   request.bytes = bytes_max;
-  const auto found = std::find_if(unexpected_.begin(), unexpected_.end(),
-                                  [&](const Unexpected& message) { return Takes(request, message.source, message.head); });
+  const auto found = FindFor(request);
   if (found == unexpected_.end()) {
     posted_.push_back(index);
   } else {
@@ -150,6 +158,51 @@ bool Messenger::IsComplete(RequestId id) {
   return request->is_complete || is_broken();
 }
 
+size_t Messenger::WaitAny(const std::vector<RequestId>& ids) {
+  size_t found = 0;
+  Await([&] {
+    found = 0;
+    // Whoever has left sends nothing more, which Wait says.
+    while (found < ids.size() && !IsComplete(ids[found]) && !HasLeft(*Find(ids[found]))) ++found;
+    return found < ids.size();
+  });
+  return found;
+}
+
+std::optional<Received> Messenger::FindMessage(Context context, int from, int tag, const std::shared_ptr<const Group>& group) {
+  if (is_broken()) return std::nullopt;
+  Request asked;
+  Ask(&asked, context, from, tag, group);
+  Poll();
+  const auto found = FindFor(asked);
+  if (found == unexpected_.end()) return std::nullopt;
+  return Received{NameOf(asked, found->source), found->head.tag, found->head.bytes};
+}
+
+Status Messenger::WaitForMessage(Context context, int from, int tag, const std::shared_ptr<const Group>& group,
+                                 Received* received) {
+  Request asked;
+  Ask(&asked, context, from, tag, group);
+  std::optional<Received> found;
+  bool never_comes = false;
+  Await([&] {
+    const bool has_left = HasLeft(asked);
+    found = FindMessage(context, from, tag, group);
+    never_comes = has_left && !found;
+    return found || never_comes || is_broken();
+  });
+  if (is_broken()) return Failed();
+  if (never_comes) return NeverComes(asked);
+  *received = *found;
+  return Status::Ok();
+}
+
+Status Messenger::NeverComes(const Request& request) {
+  const char* what = request.is_send ? "takes" : "sends";
+  const std::string who = request.peer == kAnySource ? "every other rank" : fmt::format("rank {}", request.peer);
+  return Status(Code::kMismatch, fmt::format("{} has called FMI_Finalize, and never {} this message", who, what));
+}
+
 Status Messenger::Wait(RequestId id, Received* received) {
   if (IsGone(id)) return Failed();
   Request* request = Find(id);
@@ -164,11 +217,7 @@ Status Messenger::Wait(RequestId id, Received* received) {
   });
   // Also of what was read from a sender's memory, which may have changed it since the failure.
   if (is_broken()) return Failed();
-  if (never_comes) {
-    const char* what = request->is_send ? "takes" : "sends";
-    const std::string who = request->peer == kAnySource ? "every other rank" : fmt::format("rank {}", request->peer);
-    return Status(Code::kMismatch, fmt::format("{} has called FMI_Finalize, and never {} this message", who, what));
-  }
+  if (never_comes) return NeverComes(*request);
   if (received != nullptr) *received = request->received;
   Status status = std::move(request->error);
   if (request->group) request->group.reset();
@@ -251,14 +300,14 @@ void Messenger::Deliver(uint32_t index, uint32_t source, const MessageHead& head
                                             head.bytes, source, head.tag, request.bytes));
   } else if (head.kind == MessageKind::kEager) {
     if (head.bytes_in_ring > 0) std::memcpy(request.data, data, head.bytes_in_ring);
-  } else if (!board_->is_here(source)) {
+  } else if (head.bytes > 0 && !board_->is_here(source)) {
     Pending wanted;
     wanted.head.kind = MessageKind::kWanted;
     wanted.head.epoch = epoch_;
     wanted.head.request = head.request;
     wanted.head.address = index;
     return Post(source, wanted);
-  } else if (!Pull(&request, source, head)) {
+  } else if (head.bytes > 0 && !Pull(&request, source, head)) {
     return;
   }
   request.is_complete = true;

@@ -16,6 +16,7 @@
 #include <deque>
 #include <list>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/status.h"
@@ -57,7 +58,10 @@ class Messenger final : private MessageSink {
   // Whether there has been a failure since, or nothing was adopted yet.
   bool is_broken() const { return board_->epoch() != epoch_; }
 
-  RequestId BeginSend(Context context, uint32_t to, int tag, const void* data, uint64_t bytes);
+  // kSynchronous: it is complete once its receive has begun.
+  enum class SendMode { kStandard, kSynchronous };
+  RequestId BeginSend(Context context, uint32_t to, int tag, const void* data, uint64_t bytes,
+                      SendMode mode = SendMode::kStandard);
   // `from` may be kAnySource, `tag` kAnyTag. What the message says of itself is told by Wait. With a group, senders are called by
   // their numbers in it.
   RequestId BeginReceive(Context context, int from, int tag, void* data, uint64_t bytes_max,
@@ -68,6 +72,12 @@ class Messenger final : private MessageSink {
   Status Wait(RequestId id, Received* received = nullptr);
   // Whether Wait would return at once.
   bool IsComplete(RequestId id);
+  // Until Wait would return at once for one of them, of which there must be some: which one.
+  size_t WaitAny(const std::vector<RequestId>& ids);
+  // What the first message that such a receive would take says of itself; nothing where none has come.
+  std::optional<Received> FindMessage(Context context, int from, int tag, const std::shared_ptr<const Group>& group = {});
+  // The same, of a message that comes in the end.
+  Status WaitForMessage(Context context, int from, int tag, const std::shared_ptr<const Group>& group, Received* received);
 
   Status Send(Context context, uint32_t to, int tag, const void* data, uint64_t bytes);
   Status Receive(Context context, int from, int tag, void* data, uint64_t bytes_max, Received* received = nullptr);
@@ -122,6 +132,10 @@ class Messenger final : private MessageSink {
   static int NameOf(const Request& request, uint32_t source);
   // Whether the request's other side has called FMI_Finalize.
   bool HasLeft(const Request& request) const;
+  // Of a receive: what it takes.
+  static void Ask(Request* request, Context context, int from, int tag, const std::shared_ptr<const Group>& group);
+  std::list<Unexpected>::const_iterator FindFor(const Request& request) const;
+  static Status NeverComes(const Request& request);
 
   void Poll();
   void PollFrom(uint32_t source);

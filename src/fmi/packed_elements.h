@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <unordered_map>
 #include <utility>
@@ -39,6 +40,21 @@ class PackedElements {
   void Unpack(uint64_t bytes) {
     if (elements_.map) elements_.map->Unpack(buffer_.get(), bytes, elements_.data);
   }
+  // The same by a buffer of others, whether they lie side by side or not.
+  void PackInto(std::byte* to) const {
+    if (elements_.map) {
+      elements_.map->Pack(elements_.data, elements_.count, to);
+    } else if (elements_.bytes > 0) {
+      std::memcpy(to, elements_.data, elements_.bytes);
+    }
+  }
+  void UnpackFrom(const std::byte* from) const {
+    if (elements_.map) {
+      elements_.map->Unpack(from, elements_.bytes, elements_.data);
+    } else if (elements_.bytes > 0) {
+      std::memcpy(elements_.data, from, elements_.bytes);
+    }
+  }
 
  private:
   Elements elements_;
@@ -48,10 +64,10 @@ class PackedElements {
 // The buffers of sends and receives under way.
 class PackedMessages {
  public:
-  RequestId BeginSend(const Channel& channel, uint32_t to, int tag, Elements elements) {
+  RequestId BeginSend(const Channel& channel, uint32_t to, int tag, Elements elements, Messenger::SendMode mode) {
     PackedElements packed(std::move(elements));
     packed.Pack();
-    const RequestId id = channel.BeginSend(to, tag, packed.data(), packed.bytes());
+    const RequestId id = channel.BeginSend(to, tag, packed.data(), packed.bytes(), mode);
     return Keep(id, std::move(packed), /*is_send=*/true);
   }
   RequestId BeginReceive(const Channel& channel, int from, int tag, Elements elements) {

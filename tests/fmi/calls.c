@@ -73,6 +73,30 @@ static void collectives(void) {
   for (int i = 0; i < ranks; ++i) CHECK(all[i] == i);
 }
 
+static void pieces(void) {
+  const int root = ranks - 1;
+  int counts[256], places[256], own = 100 + rank, all[512], got = -1;
+  for (int i = 0; i < ranks; ++i) {
+    counts[i] = 1;
+    places[i] = 2 * (ranks - 1 - i);
+  }
+  memset(all, -1, sizeof all);
+  OK(FMI_Gatherv(&own, 1, FMI_INT, all, counts, places, FMI_INT, root, WORLD));
+  for (int i = 0; rank == root && i < ranks; ++i) CHECK(all[places[i]] == 100 + i && all[places[i] + 1] == -1);
+  OK(FMI_Allgatherv(&own, 1, FMI_INT, all, counts, places, FMI_INT, WORLD));
+  for (int i = 0; i < ranks; ++i) CHECK(all[places[i]] == 100 + i && all[places[i] + 1] == -1);
+  OK(FMI_Scatterv(all, counts, places, FMI_INT, &got, 1, FMI_INT, root, WORLD));
+  CHECK(got == 100 + rank);
+  for (int i = 0; i < ranks; ++i) all[i] = 10 * rank + i;
+  OK(FMI_Scatter(all, 1, FMI_INT, &got, 1, FMI_INT, root, WORLD));
+  CHECK(got == 10 * root + rank);
+  OK(FMI_Alltoall(FMI_IN_PLACE, 0, FMI_INT, all, 1, FMI_INT, WORLD));
+  for (int i = 0; i < ranks; ++i) CHECK(all[i] == 10 * i + rank);
+  OK(FMI_Alltoallv(FMI_IN_PLACE, NULL, NULL, FMI_INT, all, counts, places, FMI_INT, WORLD));
+  OK(FMI_Scan(&rank, &got, 1, FMI_INT, FMI_SUM, WORLD));
+  CHECK(got == rank * (rank + 1) / 2);
+}
+
 static void check_that_calls_fail(void) {
   int value = 0;
   FMI_Status status;
@@ -81,6 +105,9 @@ static void check_that_calls_fail(void) {
   CHECK(FMI_Recv(&value, 1, FMI_INT, FMI_ANY_SOURCE, 0, WORLD, &status) == FMI_ERR_PROC_FAILED);
   CHECK(FMI_Isend(&value, 1, FMI_INT, 0, 0, WORLD, &request) == FMI_ERR_PROC_FAILED);
   CHECK(FMI_Wait(&request, FMI_STATUS_IGNORE) == FMI_ERR_PROC_FAILED && request == FMI_REQUEST_NULL);
+  CHECK(FMI_Probe(FMI_ANY_SOURCE, 0, WORLD, &status) == FMI_ERR_PROC_FAILED);
+  CHECK(FMI_Ssend(&value, 1, FMI_INT, rank, 0, WORLD) == FMI_ERR_PROC_FAILED);
+  CHECK(FMI_Scan(&value, &value, 1, FMI_INT, FMI_SUM, WORLD) == FMI_ERR_PROC_FAILED);
   CHECK(FMI_Barrier(WORLD) == FMI_ERR_PROC_FAILED);
   CHECK(FMI_Bcast(&value, 1, FMI_INT, 0, WORLD) == FMI_ERR_PROC_FAILED);
 }
@@ -204,6 +231,7 @@ int main(int argc, char** argv) {
     for (int round = 0; round < 50; ++round) {
       point_to_point();
       collectives();
+      pieces();
     }
   } else if (strcmp(name, "survive") == 0) {
     set_up();

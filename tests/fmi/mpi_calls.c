@@ -121,6 +121,86 @@ static void collectives(void) {
   tell("gathered", all[ranks - 1]);
 }
 
+/* Sends that wait for their receives, messages that are looked at before they are received, requests of which any will do. */
+static void questions(void) {
+  const int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
+  int got[3] = {-1, -1, -1}, flag = 0, count = 0, index = -1, sum = 0;
+  MPI_Status status, statuses[3];
+  MPI_Request requests[3];
+  MPI_Issend(&rank, 1, MPI_INT, next, 4, MPI_COMM_WORLD, &requests[0]);
+  MPI_Test(&requests[0], &flag, MPI_STATUS_IGNORE);
+  CHECK(!flag || ranks > 1);
+  MPI_Probe(previous, MPI_ANY_TAG, MPI_COMM_WORLD, &status);
+  MPI_Get_count(&status, MPI_INT, &count);
+  CHECK(status.MPI_SOURCE == previous && status.MPI_TAG == 4 && count == 1);
+  MPI_Iprobe(MPI_ANY_SOURCE, 5, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+  CHECK(!flag);
+  MPI_Iprobe(MPI_ANY_SOURCE, 4, MPI_COMM_WORLD, &flag, &status);
+  CHECK(flag && status.MPI_SOURCE == previous);
+  MPI_Recv(got, 1, MPI_INT, previous, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+  CHECK(got[0] == previous);
+  if (ranks > 1) {
+    if (rank % 2 == 0 && rank + 1 < ranks) MPI_Ssend(NULL, 0, MPI_BYTE, rank + 1, 6, MPI_COMM_WORLD);
+    if (rank % 2 == 1) MPI_Recv(NULL, 0, MPI_BYTE, rank - 1, 6, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  }
+
+  for (int i = 0; i < 3; ++i) MPI_Irecv(&got[i], 1, MPI_INT, previous, i, MPI_COMM_WORLD, &requests[i]);
+  MPI_Testall(3, requests, &flag, statuses);
+  CHECK(!flag && requests[0] != MPI_REQUEST_NULL);
+  MPI_Barrier(MPI_COMM_WORLD);
+  for (int i = 2; i >= 0; --i) MPI_Send(&i, 1, MPI_INT, next, i, MPI_COMM_WORLD);
+  MPI_Waitany(3, requests, &index, &status);
+  CHECK(index >= 0 && index < 3 && status.MPI_TAG == index && requests[index] == MPI_REQUEST_NULL);
+  while (!flag) MPI_Testall(3, requests, &flag, statuses);
+  for (int i = 0; i < 3; ++i) sum += got[i];
+  CHECK(sum == 3 && statuses[index].MPI_SOURCE == MPI_ANY_SOURCE);
+  MPI_Waitany(3, requests, &index, MPI_STATUS_IGNORE);
+  CHECK(index == MPI_UNDEFINED);
+}
+
+/* Rank r gives r + 1 numbers; those of others lie with a gap between them. */
+static void pieces(void) {
+  const int root = ranks / 2;
+  int counts[64], places[64], own[64], all[2048], total = 0, sum = 0;
+  for (int i = 0; i < ranks; ++i) {
+    counts[i] = i + 1;
+    places[i] = total;
+    total += counts[i] + 1;
+  }
+  for (int i = 0; i <= rank; ++i) own[i] = 100 * rank + i;
+  memset(all, -1, sizeof all);
+  MPI_Gatherv(own, rank + 1, MPI_INT, all, counts, places, MPI_INT, root, MPI_COMM_WORLD);
+  for (int i = 0; rank == root && i < ranks; ++i) CHECK(all[places[i] + i] == 101 * i && all[places[i] + i + 1] == -1);
+  memset(all, -1, sizeof all);
+  memcpy(&all[places[rank]], own, (rank + 1) * sizeof *own);
+  MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, counts, places, MPI_INT, MPI_COMM_WORLD);
+  for (int i = 0; i < ranks; ++i) CHECK(all[places[i] + i] == 101 * i && all[places[i] + i + 1] == -1);
+
+  for (int i = 0; i < total; ++i) all[i] = rank == root ? i : -1;
+  MPI_Scatterv(all, counts, places, MPI_INT, own, rank + 1, MPI_INT, root, MPI_COMM_WORLD);
+  CHECK(own[rank] == places[rank] + rank);
+  MPI_Scatter(all, 2, MPI_INT, rank == root ? MPI_IN_PLACE : own, 2, MPI_INT, root, MPI_COMM_WORLD);
+  CHECK(rank == root || own[1] == 2 * rank + 1);
+
+  /* To rank r go r + 1 numbers. */
+  for (int i = 0; i < total; ++i) all[i] = 1000 * rank + i;
+  int here[64 * 64], gaps[64], same[64];
+  for (int i = 0; i < ranks; ++i) {
+    same[i] = rank + 1;
+    gaps[i] = (rank + 1) * (ranks - 1 - i);
+  }
+  MPI_Alltoallv(all, counts, places, MPI_INT, here, same, gaps, MPI_INT, MPI_COMM_WORLD);
+  for (int i = 0; i < ranks; ++i) CHECK(here[gaps[i] + rank] == 1000 * i + places[rank] + rank);
+  for (int i = 0; i < ranks; ++i) all[i] = 10 * rank + i;
+  MPI_Alltoall(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, 1, MPI_INT, MPI_COMM_WORLD);
+  for (int i = 0; i < ranks; ++i) CHECK(all[i] == 10 * i + rank);
+  MPI_Alltoall(all, 1, MPI_INT, here, 1, MPI_INT, MPI_COMM_WORLD);
+  for (int i = 0; i < ranks; ++i) CHECK(here[i] == 10 * rank + i);
+  MPI_Scan(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  CHECK(sum == rank * (rank + 1) / 2);
+}
+
 static void communicators(void) {
   MPI_Comm copy, half, none, grid, row, self;
   MPI_Group world, first;
@@ -307,7 +387,9 @@ int main(int argc, char** argv) {
   if (strcmp(name, "all") == 0) {
     environment();
     messages();
+    questions();
     collectives();
+    pieces();
     communicators();
     types();
     sizes();

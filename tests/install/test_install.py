@@ -211,6 +211,16 @@ def test_a_job_of_fmi_and_its_launcher(prefix: Path, agent_program: Callable[[],
     assert agent_program() == prefix.resolve() / "bin" / "kedge-agent"
 
 
+def test_a_program_for_mpi_on_fmi(prefix: Path, agent_program: Callable[[], Path], tmp_path: Path) -> None:
+    """The library is that of the prefix, where no other program finds it."""
+    program = tmp_path / "heat"
+    mpicc = Path(sys.prefix) / "bin" / "mpicc_abi"
+    run(mpicc, ROOT / "examples" / "fmi" / "heat.c", "-o", program, "-I", prefix / "include")
+    assert [path.name for path in (prefix / "lib" / "kedge" / "mpi_abi").iterdir()] == ["libmpi_abi.so.1"]
+    assert "steps 20, change" in run(prefix / "bin" / "fmirun", "-n", "2", program, "16", "20")
+    assert agent_program() == prefix.resolve() / "bin" / "kedge-agent"
+
+
 def test_a_burst_buffer_by_its_unit_and_a_program_by_pkg_config(prefix: Path, tmp_path: Path) -> None:
     """What systemd would run, with the options that an operator gives; and the library, which needs no other of Kedge."""
     program = tmp_path / "steps"

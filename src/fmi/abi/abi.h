@@ -75,6 +75,10 @@ inline const void* InBuffer(const void* buffer) {
   return buffer == kInPlace ? FMI_IN_PLACE : buffer;
 }
 
+inline void* OutBuffer(void* buffer) {
+  return buffer == kInPlace ? FMI_IN_PLACE : buffer;
+}
+
 inline int Answer(int code) {
   return code == FMI_SUCCESS ? kSuccess : kErrProcAborted;
 }

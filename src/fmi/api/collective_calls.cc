@@ -113,6 +113,17 @@ int FMI_Allreduce(const void* sent, void* received, int count, FMI_Datatype type
   return Answer(kCall, in->collectives.Allreduce(received, reduction.count, reduction.element_bytes, reduction.combine));
 }
 
+int FMI_Scan(const void* sent, void* received, int count, FMI_Datatype type, FMI_Op op, FMI_Comm comm) {
+  constexpr char kCall[] = "FMI_Scan";
+  Communicator* in = CommunicatorIn(kCall, comm);
+  if (in == nullptr) return FMI_ERR_PROC_FAILED;
+  const Reduction reduction = CheckedReduction(kCall, count, type, op);
+  CheckNumbers(kCall, reduction, sent);
+  CheckNumbers(kCall, reduction, received);
+  CopyUnlessInPlace(received, sent, reduction.bytes());
+  return Answer(kCall, in->collectives.Scan(received, reduction.count, reduction.element_bytes, reduction.combine));
+}
+
 int FMI_Gather(const void* sent, int sent_count, FMI_Datatype sent_type, void* received, int received_count,
                FMI_Datatype received_type, int root, FMI_Comm comm) {
   constexpr char kCall[] = "FMI_Gather";

@@ -1,8 +1,11 @@
 // The C ABI of libkedge-fmi (kedge/fmi.h): from rank to rank.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "fmi/api/checks.h"
 #include "fmi/job.h"
@@ -20,22 +23,29 @@ void Set(FMI_Status* status, const Received& received) {
 constexpr Received kNothing{FMI_ANY_SOURCE, FMI_ANY_TAG, 0};
 constexpr Received kFromNobody{FMI_PROC_NULL, FMI_ANY_TAG, 0};
 
-FMI_Request BeginSend(const char* call, const Communicator& in, const void* data, int count, FMI_Datatype type, int to, int tag) {
+using Mode = Messenger::SendMode;
+
+FMI_Request BeginSend(const char* call, const Communicator& in, const void* data, int count, FMI_Datatype type, int to, int tag,
+                      Mode mode = Mode::kStandard) {
   CheckCount(call, count);
   Elements elements = CheckedElements(call, data, static_cast<uint64_t>(count), type);
   if (to == FMI_PROC_NULL) return FMI_REQUEST_NULL;
   if (tag < 0) Die(call, fmt::format("the tag is {}", tag));
   const uint32_t receiver = CheckedRank(call, in, to, "receiver");
-  if (!elements.map) return in.channel.BeginSend(receiver, tag, elements.data, elements.bytes);
-  return JobIn(call).packed_messages().BeginSend(in.channel, receiver, tag, std::move(elements));
+  if (!elements.map) return in.channel.BeginSend(receiver, tag, elements.data, elements.bytes, mode);
+  return JobIn(call).packed_messages().BeginSend(in.channel, receiver, tag, std::move(elements), mode);
+}
+
+void CheckSource(const char* call, const Communicator& in, int from, int tag) {
+  if (from != FMI_ANY_SOURCE) CheckedRank(call, in, from, "sender");
+  if (tag < 0 && tag != FMI_ANY_TAG) Die(call, fmt::format("the tag is {}", tag));
 }
 
 FMI_Request BeginReceive(const char* call, const Communicator& in, void* data, int count, FMI_Datatype type, int from, int tag) {
   CheckCount(call, count);
   Elements elements = CheckedElements(call, data, static_cast<uint64_t>(count), type);
   if (from == FMI_PROC_NULL) return FMI_REQUEST_NULL;
-  if (from != FMI_ANY_SOURCE) CheckedRank(call, in, from, "sender");
-  if (tag < 0 && tag != FMI_ANY_TAG) Die(call, fmt::format("the tag is {}", tag));
+  CheckSource(call, in, from, tag);
   if (!elements.map) return in.channel.BeginReceive(from, tag, elements.data, elements.bytes);
   return JobIn(call).packed_messages().BeginReceive(in.channel, from, tag, std::move(elements));
 }
@@ -77,6 +87,13 @@ int FMI_Send(const void* data, int count, FMI_Datatype type, int to, int tag, FM
   return Finish("FMI_Send", *TheJob(), &request, FMI_STATUS_IGNORE);
 }
 
+int FMI_Ssend(const void* data, int count, FMI_Datatype type, int to, int tag, FMI_Comm comm) {
+  const Communicator* in = CommunicatorIn("FMI_Ssend", comm);
+  if (in == nullptr) return FMI_ERR_PROC_FAILED;
+  FMI_Request request = BeginSend("FMI_Ssend", *in, data, count, type, to, tag, Mode::kSynchronous);
+  return Finish("FMI_Ssend", *TheJob(), &request, FMI_STATUS_IGNORE);
+}
+
 int FMI_Recv(void* data, int count, FMI_Datatype type, int from, int tag, FMI_Comm comm, FMI_Status* status) {
   const Communicator* in = CommunicatorIn("FMI_Recv", comm);
   if (in == nullptr) return FMI_ERR_PROC_FAILED;
@@ -106,6 +123,13 @@ int FMI_Isend(const void* data, int count, FMI_Datatype type, int to, int tag, F
   return AnswerBegun();
 }
 
+int FMI_Issend(const void* data, int count, FMI_Datatype type, int to, int tag, FMI_Comm comm, FMI_Request* request) {
+  const Communicator* in = CommunicatorIn("FMI_Issend", comm);
+  if (in == nullptr) return AnswerNotBegun(request);
+  *request = BeginSend("FMI_Issend", *in, data, count, type, to, tag, Mode::kSynchronous);
+  return AnswerBegun();
+}
+
 int FMI_Irecv(void* data, int count, FMI_Datatype type, int from, int tag, FMI_Comm comm, FMI_Request* request) {
   const Communicator* in = CommunicatorIn("FMI_Irecv", comm);
   if (in == nullptr) return AnswerNotBegun(request);
@@ -125,6 +149,62 @@ int FMI_Waitall(int count, FMI_Request* requests, FMI_Status* statuses) {
     if (own != FMI_SUCCESS) code = own;
   }
   return code;
+}
+
+int FMI_Waitany(int count, FMI_Request* requests, int* index, FMI_Status* status) {
+  Job& job = JobIn("FMI_Waitany");
+  std::vector<RequestId> begun;
+  std::vector<int> indices;
+  for (int i = 0; i < count; ++i) {
+    if (requests[i] == FMI_REQUEST_NULL) continue;
+    begun.push_back(requests[i]);
+    indices.push_back(i);
+  }
+  *index = FMI_UNDEFINED;
+  if (begun.empty()) {
+    Set(status, kNothing);
+    return FMI_SUCCESS;
+  }
+  *index = indices[job.messenger().WaitAny(begun)];
+  return Finish("FMI_Waitany", job, &requests[*index], status);
+}
+
+int FMI_Testall(int count, FMI_Request* requests, int* flag, FMI_Status* statuses) {
+  Messenger& messenger = JobIn("FMI_Testall").messenger();
+  *flag = std::all_of(requests, requests + std::max(count, 0),
+                      [&](FMI_Request request) { return request == FMI_REQUEST_NULL || messenger.IsComplete(request); })
+              ? 1
+              : 0;
+  return *flag != 0 ? FMI_Waitall(count, requests, statuses) : FMI_SUCCESS;
+}
+
+int FMI_Probe(int from, int tag, FMI_Comm comm, FMI_Status* status) {
+  constexpr char kCall[] = "FMI_Probe";
+  const Communicator* in = CommunicatorIn(kCall, comm);
+  if (in == nullptr) return FMI_ERR_PROC_FAILED;
+  Received received = kFromNobody;
+  kedge::Status found;
+  if (from != FMI_PROC_NULL) {
+    CheckSource(kCall, *in, from, tag);
+    found = in->channel.WaitForMessage(from, tag, &received);
+  }
+  Set(status, received);
+  return Answer(kCall, found);
+}
+
+int FMI_Iprobe(int from, int tag, FMI_Comm comm, int* flag, FMI_Status* status) {
+  constexpr char kCall[] = "FMI_Iprobe";
+  *flag = 0;
+  const Communicator* in = CommunicatorIn(kCall, comm);
+  if (in == nullptr) return FMI_ERR_PROC_FAILED;
+  std::optional<Received> found = kFromNobody;
+  if (from != FMI_PROC_NULL) {
+    CheckSource(kCall, *in, from, tag);
+    found = in->channel.FindMessage(from, tag);
+  }
+  *flag = found ? 1 : 0;
+  if (found) Set(status, *found);
+  return AnswerBegun();
 }
 
 int FMI_Test(FMI_Request* request, int* flag, FMI_Status* status) {
