@@ -9,7 +9,7 @@
  */
 #include <inttypes.h>
 #include <kedge/fmi.h>
-#include <mpi_abi.h>
+#include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

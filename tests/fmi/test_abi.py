@@ -96,7 +96,7 @@ def test_one_line_makes_a_program_survive(launch: Launch, heat: Path) -> None:
     assert ended.err.count("was killed by signal 9; it is started again") == 3
 
 
-def test_random_kills_change_nothing_in_the_result(launch: Launch, heat: Path) -> None:
+def test_random_kills_change_nothing_in_a_program_for_mpi(launch: Launch, heat: Path) -> None:
     """Of communicators and types that were made before the loop."""
     words = (heat, 64, 4000)
     expected = launch("-n", 4, "--interval", 1000, "env", "KEDGE_JOB_NAME=undisturbed", *words).wait().result()
@@ -105,3 +105,16 @@ def test_random_kills_change_nothing_in_the_result(launch: Launch, heat: Path) -
         time.sleep(0.3)
         job.kill(rank)
     assert_survived(job.wait(), expected)
+
+
+def test_the_commands_of_the_example_say_the_same_on_both(run_folder: Path, tmp_path: Path) -> None:
+    page = (ROOT / "examples" / "fmi" / "README.md").read_text()
+    (commands,) = re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    for name in ("include", "examples"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "build").symlink_to(BUILD)
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    done = subprocess.run(["sh", "-ec", commands], cwd=tmp_path, env=os.environ, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    (on_mpich_said, on_fmi_said) = done.stdout.splitlines()
+    assert on_mpich_said == on_fmi_said
