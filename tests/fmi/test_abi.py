@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import BUILD, Launch, armed, assert_survived
+from conftest import BUILD, Launch, Nodes, armed, assert_survived
 
 MPICH = Path(sys.prefix) / "bin"
 HEADER = Path(sys.prefix) / "include" / "mpi_abi.h"
@@ -51,6 +51,12 @@ def test_a_binary_does_the_same_on_mpich_and_on_fmi(launch: Launch, calls: Path,
     assert ended.out == on_mpich(ranks, calls, "all")
 
 
+def test_ranks_of_several_nodes_do_the_same(launch: Launch, nodes: Nodes, calls: Path) -> None:
+    ended = launch("-n", 5, "--virtual", nodes.some(3), calls, "all").wait()
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out == on_mpich(5, calls, "all")
+
+
 def test_the_library_has_all_names_of_the_standard() -> None:
     """Those that are not implemented, too, so that each program is loaded."""
     table = subprocess.run(["nm", "-D", "--defined-only", LIBRARY], check=True, capture_output=True, text=True).stdout
@@ -83,7 +89,8 @@ def test_abort_ends_the_job_with_its_code(launch: Launch, calls: Path) -> None:
 def test_a_program_without_loop_is_started_again_and_sees_no_wrong_result(launch: Launch, calls: Path) -> None:
     ended = launch("-n", 4, calls, "dies").wait()
     assert (ended.code, ended.out) == (0, "sum 16\nok\n"), ended.err
-    assert "was killed by signal 9 before the first checkpoint; all ranks are started again" in ended.err
+    assert "was killed by signal 9 before the first checkpoint; all ranks are started again, from the begin" in ended.err
+    assert "a program that calls FMI_Loop at the head of its main loop goes back to a checkpoint" in ended.err
 
 
 def test_one_line_makes_a_program_survive(launch: Launch, heat: Path) -> None:

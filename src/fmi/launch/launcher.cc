@@ -368,7 +368,9 @@ void Launcher::OnFailure(const std::vector<uint32_t>& ranks, const std::string& 
                                     : "; they are started again"));
     return Start(ranks, /*joins=*/true);
   }
-  Say(what + (has_checkpoint_ ? "" : " before the first checkpoint") + "; all ranks are started again");
+  Say(what + (has_checkpoint_ ? "; all ranks are started again"
+                              : " before the first checkpoint; all ranks are started again, from the begin: "
+                                "a program that calls FMI_Loop at the head of its main loop goes back to a checkpoint"));
   RelaunchAll();
 }
 
