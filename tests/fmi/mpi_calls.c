@@ -1,6 +1,6 @@
 /* What the tests of the MPI ABI ask of it: built once, run by MPICH's mpiexec and by fmirun. `mpi_calls CASE`; rank 0 tells what
  * the calls of "all" have given, and both are to give the same. */
-#include <mpi_abi.h>
+#include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
