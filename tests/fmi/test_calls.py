@@ -100,12 +100,14 @@ def test_no_failure_is_survived_where_that_is_meant(launch: Launch) -> None:
 
 def test_who_proves_no_secret_takes_no_room(launch: Launch) -> None:
     """The oldest of those that have connected to fmirun and say nothing are let go."""
-    job = launch("-n", 2, "sh", "-c", "sleep 3")
+    job = launch("-n", 2, "sleep", 600)
     until(lambda: len(job.rank_pids()) == 2)
     strangers = [socket.create_connection(("127.0.0.1", listening_port(job.process.pid))) for _ in range(200)]
     try:
-        until(lambda: sum(is_over(stranger) for stranger in strangers) >= 200 - 65)
-        assert job.wait().code == 0
+        until(lambda: sum(is_over(stranger) for stranger in strangers) >= 200 - 65, seconds=20)
+        assert len(job.rank_pids()) == 2
+        job.process.terminate()
+        assert "ended by a signal" in job.wait().err
     finally:
         for stranger in strangers:
             stranger.close()
