@@ -194,8 +194,8 @@ class Player:
         for_want_of_nodes = any("no spare node is left" in line for line in launch.said) and len(launch.lost) > launch.spares
         return launch.code != 0 and (launch.was_killed or for_want_of_nodes) and len(self.record.launches) < 100
 
-    def _read(self, stream: IO[str], launch: Launch) -> None:
-        for line in stream:
+    def _read(self, stream: IO[str] | None, launch: Launch) -> None:
+        for line in stream or ():
             line = line.rstrip("\n")
             word, *words = line.split(" ") if line else [""]
             with self.lock:
@@ -208,7 +208,7 @@ class Player:
                     self.record.wrong.append(line)
                 if word not in ("at", "end"):
                     self.tell(line)
-                if stream is not None and word not in ("at", "back", "end", "result"):
+                if word not in ("at", "back", "end", "result"):
                     launch.said.append(line)
 
     def _note_hang(self) -> None:
