@@ -62,6 +62,18 @@ Elements CheckedGiven(const char* call, const Communicator& in, const void* sent
   return given;
 }
 
+// Each rank gets a result.
+int CombineOnAll(const char* call, Status (Collectives::*combine)(void*, size_t, size_t, Combine), const void* sent,
+                 void* received, int count, FMI_Datatype type, FMI_Op op, FMI_Comm comm) {
+  Communicator* in = CommunicatorIn(call, comm);
+  if (in == nullptr) return FMI_ERR_PROC_FAILED;
+  const Reduction reduction = CheckedReduction(call, count, type, op);
+  CheckNumbers(call, reduction, sent);
+  CheckNumbers(call, reduction, received);
+  CopyUnlessInPlace(received, sent, reduction.bytes());
+  return Answer(call, (in->collectives.*combine)(received, reduction.count, reduction.element_bytes, reduction.combine));
+}
+
 }  // namespace
 }  // namespace kedge::fmi
 
@@ -103,25 +115,11 @@ int FMI_Reduce(const void* sent, void* received, int count, FMI_Datatype type, F
 }
 
 int FMI_Allreduce(const void* sent, void* received, int count, FMI_Datatype type, FMI_Op op, FMI_Comm comm) {
-  constexpr char kCall[] = "FMI_Allreduce";
-  Communicator* in = CommunicatorIn(kCall, comm);
-  if (in == nullptr) return FMI_ERR_PROC_FAILED;
-  const Reduction reduction = CheckedReduction(kCall, count, type, op);
-  CheckNumbers(kCall, reduction, sent);
-  CheckNumbers(kCall, reduction, received);
-  CopyUnlessInPlace(received, sent, reduction.bytes());
-  return Answer(kCall, in->collectives.Allreduce(received, reduction.count, reduction.element_bytes, reduction.combine));
+  return CombineOnAll("FMI_Allreduce", &Collectives::Allreduce, sent, received, count, type, op, comm);
 }
 
 int FMI_Scan(const void* sent, void* received, int count, FMI_Datatype type, FMI_Op op, FMI_Comm comm) {
-  constexpr char kCall[] = "FMI_Scan";
-  Communicator* in = CommunicatorIn(kCall, comm);
-  if (in == nullptr) return FMI_ERR_PROC_FAILED;
-  const Reduction reduction = CheckedReduction(kCall, count, type, op);
-  CheckNumbers(kCall, reduction, sent);
-  CheckNumbers(kCall, reduction, received);
-  CopyUnlessInPlace(received, sent, reduction.bytes());
-  return Answer(kCall, in->collectives.Scan(received, reduction.count, reduction.element_bytes, reduction.combine));
+  return CombineOnAll("FMI_Scan", &Collectives::Scan, sent, received, count, type, op, comm);
 }
 
 int FMI_Gather(const void* sent, int sent_count, FMI_Datatype sent_type, void* received, int received_count,
