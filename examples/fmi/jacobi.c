@@ -1,17 +1,20 @@
 /* jacobi: a Poisson equation in a box, on the ranks of an FMI job, of which any may be killed at any time.
  *
- *   fmirun -n 4 --interval 10 jacobi CELLS STEPS
+ *   fmirun -n 4 --interval 10 jacobi CELLS STEPS [PAUSE]
  *
  * The Himeno benchmark's kernel: Jacobi's method with a 19-point stencil and its coefficients in arrays, on CELLS^3 cells that
  * are cut into slabs. A step computes the cells, exchanges the outermost planes with both neighbours, and adds up the residual.
- * What a step needs are the cells alone, so they are all that FMI_Loop is given. The checksum printed at the end covers every bit
- * of the cells; kills change nothing in it.
+ * What a step needs are the cells alone, so they are all that FMI_Loop is given. After each step it sleeps for PAUSE
+ * milliseconds: a long run to watch, which leaves processors to others. The checksum printed at the end covers every bit of the
+ * cells; kills change nothing in it.
  */
+#define _POSIX_C_SOURCE 200809L
 #include <inttypes.h>
 #include <kedge/fmi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 typedef struct {
   int rank, below, above;     /* ranks */
@@ -116,13 +119,18 @@ static int print_result(const slab* s, int steps, double seconds) {
   return code;
 }
 
+static void sleep_for(int milliseconds) {
+  const struct timespec time = {milliseconds / 1000, milliseconds % 1000 * 1000000L};
+  if (milliseconds > 0) nanosleep(&time, NULL);
+}
+
 int main(int argc, char** argv) {
   FMI_Init(&argc, &argv);
-  const int cells = argc == 3 ? atoi(argv[1]) : 0, steps = argc == 3 ? atoi(argv[2]) : 0;
+  const int cells = argc >= 3 ? atoi(argv[1]) : 0, steps = argc >= 3 ? atoi(argv[2]) : 0, pause = argc == 4 ? atoi(argv[3]) : 0;
   int ranks;
   FMI_Comm_size(FMI_COMM_WORLD, &ranks);
-  if (cells < 4 || cells < 2 * ranks || steps < 1) {
-    fprintf(stderr, "usage: fmirun -n RANKS jacobi CELLS STEPS, with at least 4 cells, and 2 for each rank\n");
+  if (cells < 4 || cells < 2 * ranks || steps < 1 || pause < 0 || argc > 4) {
+    fprintf(stderr, "usage: fmirun -n RANKS jacobi CELLS STEPS [PAUSE], with at least 4 cells, and 2 for each rank\n");
     FMI_Abort(FMI_COMM_WORLD, 2);
   }
   slab s = make_slab(cells);
@@ -135,6 +143,7 @@ int main(int argc, char** argv) {
       const double own = compute(&s);
       if (exchange(&s) != FMI_SUCCESS) continue;
       FMI_Allreduce(&own, &s.residual, 1, FMI_DOUBLE, FMI_SUM, FMI_COMM_WORLD);
+      sleep_for(pause);
     }
   } while (print_result(&s, steps, FMI_Wtime() - begin) != FMI_SUCCESS);
   return FMI_Finalize();

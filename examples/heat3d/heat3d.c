@@ -1,20 +1,22 @@
 /* heat3d: heat flows through a cube, on any number of MPI ranks, and the run survives being killed.
  *
- *   mpirun -np 4 heat3d CELLS STEPS INTERVAL
+ *   mpirun -np 4 heat3d CELLS STEPS INTERVAL [PAUSE]
  *
  * A cube of CELLS^3 cells with one hot face, the others cold, is cut into one block per rank. Each step exchanges the
  * faces of the blocks and applies the 7-point stencil. Every INTERVAL steps the field is checkpointed; with 0, whenever Kedge
  * says that it is due by the configuration (schedule.interval); with auto, by the interval that Kedge itself finds best for what
  * it measures. A relaunch continues from the newest checkpoint, also on another number of ranks. Asked to halt (kedge halt), it
- * ends early and says so. The checksum printed at the end covers every bit of the field and does not depend on the number of
- * ranks.
+ * ends early and says so. After each step it sleeps for PAUSE milliseconds: a long run to watch, which leaves processors to
+ * others. The checksum printed at the end covers every bit of the field and does not depend on the number of ranks.
  */
+#define _POSIX_C_SOURCE 200809L
 #include <inttypes.h>
 #include <kedge/kedge_mpi.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* One rank's block, in the order z, y, x: its cells, the global index of its first cell, and its neighbours. The field
  * has one more layer of cells on every side (halo). */
@@ -129,6 +131,11 @@ static int ask(int (*question)(kedge_context*, int*), kedge_context* kedge) {
   return answer;
 }
 
+static void sleep_for(int milliseconds) {
+  const struct timespec time = {milliseconds / 1000, milliseconds % 1000 * 1000000L};
+  if (milliseconds > 0) nanosleep(&time, NULL);
+}
+
 static void print_interval(kedge_context* kedge) {
   kedge_statistics s = {.struct_size = sizeof s};
   if (kedge_get_statistics(kedge, &s) != KEDGE_OK) fail("statistics", kedge_error_message());
@@ -140,7 +147,9 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   const int cells = argc > 3 ? atoi(argv[1]) : 0, steps = argc > 3 ? atoi(argv[2]) : 0, interval = argc > 3 ? atoi(argv[3]) : -1;
   const int automatic = argc > 3 && strcmp(argv[3], "auto") == 0; /* 0 to atoi, too: Kedge says when */
-  if (cells < 1 || steps < 0 || interval < 0) fail("usage", "heat3d CELLS STEPS INTERVAL, where INTERVAL is steps, 0 or auto");
+  const int pause = argc > 4 ? atoi(argv[4]) : 0;
+  if (cells < 1 || steps < 0 || interval < 0 || pause < 0)
+    fail("usage", "heat3d CELLS STEPS INTERVAL [PAUSE], where INTERVAL is steps, 0 or auto, and PAUSE milliseconds");
   block b = make_block(cells);
   int rank, step = 0, saved = 0, stop = 0;
   MPI_Comm_rank(b.comm, &rank);
@@ -169,6 +178,7 @@ int main(int argc, char** argv) {
     u = next;
     next = previous;
     ++step;
+    sleep_for(pause);
     if (interval > 0 ? step % interval == 0 : ask(kedge_checkpoint_due, kedge)) {
       protect_field(kedge, &b, u);
       if (kedge_checkpoint(kedge, "heat3d", step, 0) == KEDGE_OK)

@@ -43,6 +43,8 @@ Host *
   IdentitiesOnly yes
   UserKnownHostsFile {folder}/known
   GlobalKnownHostsFile none
+  # The default one against quantum computers takes more time of a processor than all the rest.
+  KexAlgorithms curve25519-sha256
 """
 
 

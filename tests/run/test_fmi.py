@@ -25,7 +25,7 @@ from test_slurm import submit, text
 from waiting import until
 
 FMIRUN = BUILD / "bin" / "fmirun"
-JACOBI = [str(BUILD / "examples" / "jacobi"), "40", "5000"]
+JACOBI = [str(BUILD / "examples" / "jacobi"), "40", "1500", "2"]
 RANKS = ["-n", "4", "--interval", "20"]
 OPTIONS = ["--fmi", "--ranks=4", "--launch-options=--interval 20"]
 
