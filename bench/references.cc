@@ -133,14 +133,32 @@ double ReadSeconds(const std::string& path, char* destination, size_t bytes) {
   return Now() - start;
 }
 
-std::vector<std::string> NewestFiles(const std::string& folder, size_t bytes, size_t count) {
-  namespace fs = std::filesystem;
-  std::error_code ignored;
-  std::vector<std::pair<fs::file_time_type, std::string>> files;
-  for (const auto& entry : fs::recursive_directory_iterator(folder, ignored)) {
-    if (entry.is_regular_file(ignored) && entry.file_size(ignored) >= bytes) {
-      files.emplace_back(entry.last_write_time(ignored), entry.path().string());
+namespace {
+
+// Regular files. Where others remove folders meanwhile, a walk may end early: then there is another one.
+std::vector<std::filesystem::directory_entry> FilesBelow(const std::string& folder) {
+  std::vector<std::filesystem::directory_entry> files;
+  std::error_code error, ignored;
+  for (int walks = 0; walks == 0 || (error && walks < 10); ++walks) {
+    files.clear();
+    error.clear();
+    for (std::filesystem::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
+         entry.increment(error)) {
+      if (entry->is_regular_file(ignored)) files.push_back(*entry);
     }
+  }
+  return files;
+}
+
+}  // namespace
+
+std::vector<std::string> NewestFiles(const std::string& folder, size_t bytes, size_t count) {
+  std::error_code gone;
+  std::vector<std::pair<std::filesystem::file_time_type, std::string>> files;
+  for (const auto& entry : FilesBelow(folder)) {
+    const bool is_long = entry.file_size(gone) >= bytes;
+    const auto written = entry.last_write_time(gone);
+    if (is_long && !gone) files.emplace_back(written, entry.path().string());
   }
   std::sort(files.rbegin(), files.rend());
   std::vector<std::string> newest;
@@ -170,9 +188,7 @@ double LibraryCallsSeconds() {
 }
 
 void DropFromPageCache(const std::string& folder) {
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder, ignored)) {
-    if (!entry.is_regular_file(ignored)) continue;
+  for (const auto& entry : FilesBelow(folder)) {
     const int fd = open(entry.path().c_str(), O_RDONLY | O_CLOEXEC);
     if (fd < 0) continue;
     fsync(fd);
