@@ -18,7 +18,9 @@ from conftest import JACOBI, Ended, Launch, Nodes, armed
 
 CELLS, STEPS = 40, 600
 # Of planes for which the receiver asks the sender.
-LONG_CELLS, LONG_STEPS = 96, 200
+LONG_CELLS, LONG_STEPS = 96, 60
+# Milliseconds after a step, so that a job is still at it when it is disturbed, and does not take the processors until then.
+PAUSE = 2
 
 
 def assert_survived(ended: Ended, expected: str) -> None:
@@ -39,14 +41,14 @@ def test_the_result_is_that_of_one_node(
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))])
-@pytest.mark.parametrize(("count", "cells", "steps"), [(2, CELLS, STEPS), (4, LONG_CELLS, LONG_STEPS)])
+@pytest.mark.parametrize(("count", "cells", "steps", "pause"), [(2, CELLS, STEPS, PAUSE), (4, LONG_CELLS, LONG_STEPS, 10 * PAUSE)])
 def test_random_kills_of_ranks_change_nothing_in_the_result(
-    launch: Launch, nodes: Nodes, undisturbed: Callable[..., str], count: int, cells: int, steps: int, seed: int
+    launch: Launch, nodes: Nodes, undisturbed: Callable[..., str], count: int, cells: int, steps: int, pause: int, seed: int
 ) -> None:
     """One rank or several at once, any time apart: also while the job recovers from the kill before."""
     draws = random.Random(int(os.environ.get("KEDGE_TEST_SEED", seed)))
     expected = undisturbed(4, cells, steps)
-    job = launch("-n", 4, "--virtual", nodes.some(count), "--interval", 20, "--failures", 100, JACOBI, cells, steps)
+    job = launch("-n", 4, "--virtual", nodes.some(count), "--interval", 20, "--failures", 100, JACOBI, cells, steps, pause)
     kills = 0
     while job.process.poll() is None and kills < 8:
         time.sleep(draws.choice([0.02, 0.1, 0.4]) * draws.random() * 2)
@@ -79,7 +81,7 @@ def test_a_death_in_any_state_changes_nothing_in_the_result(
 
 def test_a_spare_takes_the_ranks_of_a_task_that_is_killed(launch: Launch, nodes: Nodes, undisturbed: Callable[..., str]) -> None:
     expected = undisturbed(4, CELLS, 2 * STEPS)
-    job = launch("-n", 4, "--virtual", nodes.some(3), "--spares", 1, "--interval", 20, JACOBI, CELLS, 2 * STEPS)
+    job = launch("-n", 4, "--virtual", nodes.some(3), "--spares", 1, "--interval", 20, JACOBI, CELLS, 2 * STEPS, PAUSE)
     time.sleep(1)
     os.kill(job.task_pids()[1], signal.SIGKILL)
     ended = job.wait()
@@ -108,9 +110,9 @@ def test_a_spare_takes_the_ranks_of_a_node_that_is_lost(
     launch: Launch, nodes: Nodes, undisturbed: Callable[..., str], moments: list[float]
 ) -> None:
     """The node's agent and memory go with it. Where its neighbours have not protected the last checkpoint, it comes from the store."""
-    expected = undisturbed(4, CELLS, 4 * STEPS)
+    expected = undisturbed(4, CELLS, 2 * STEPS)
     spares = len(moments)
-    job = launch("-n", 4, "--virtual", nodes.some(4 + spares), "--spares", spares, "--interval", 20, JACOBI, CELLS, 4 * STEPS)
+    job = launch("-n", 4, "--virtual", nodes.some(4 + spares), "--spares", spares, "--interval", 20, JACOBI, CELLS, 2 * STEPS, PAUSE)
     for lost, moment in enumerate(moments, 1):
         time.sleep(moment)
         nodes.lose(nodes.names[lost])
@@ -123,8 +125,8 @@ def test_a_spare_takes_the_ranks_of_a_node_that_is_lost(
 def test_a_connection_that_ends_without_a_death_is_survived(
     launch: Launch, nodes: Nodes, undisturbed: Callable[..., str]
 ) -> None:
-    expected = undisturbed(4, CELLS, 3 * STEPS)
-    job = launch("-n", 4, "--virtual", nodes.some(2), "--interval", 20, JACOBI, CELLS, 3 * STEPS)
+    expected = undisturbed(4, CELLS, 2 * STEPS)
+    job = launch("-n", 4, "--virtual", nodes.some(2), "--interval", 20, JACOBI, CELLS, 2 * STEPS, PAUSE)
     time.sleep(1)
     assert end_connections(job.rank_pids()[1]) > 0
     ended = job.wait()
@@ -150,7 +152,7 @@ def test_an_agent_that_dies_while_the_ranks_begin_costs_nothing(
 
 def test_more_lost_nodes_than_spares_end_the_job(launch: Launch, nodes: Nodes, undisturbed: Callable[..., str]) -> None:
     """It says what it lacks; the next one goes on from there."""
-    job = launch("-n", 4, "--virtual", nodes.some(2), "--interval", 20, JACOBI, CELLS, 100 * STEPS)
+    job = launch("-n", 4, "--virtual", nodes.some(2), "--interval", 20, JACOBI, CELLS, 100 * STEPS, PAUSE)
     time.sleep(1.5)
     nodes.lose(nodes.names[1])
     ended = job.wait()
@@ -160,7 +162,7 @@ def test_more_lost_nodes_than_spares_end_the_job(launch: Launch, nodes: Nodes, u
 
 
 def test_a_killed_fmirun_leaves_nothing(launch: Launch, nodes: Nodes) -> None:
-    job = launch("-n", 4, "--virtual", nodes.some(2), JACOBI, CELLS, 100 * STEPS)
+    job = launch("-n", 4, "--virtual", nodes.some(2), JACOBI, CELLS, 100 * STEPS, PAUSE)
     while len(job.rank_pids()) < 4:
         time.sleep(0.01)
     job.process.send_signal(signal.SIGKILL)

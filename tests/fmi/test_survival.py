@@ -14,19 +14,21 @@ from conftest import JACOBI, Launch, armed, assert_survived
 
 RANKS, CELLS, STEPS = 4, 40, 600
 # Of planes that the receiver reads from the sender's memory.
-LONG_CELLS, LONG_STEPS = 96, 200
+LONG_CELLS, LONG_STEPS = 96, 60
+# Milliseconds after a step, so that a job is still at it when it is disturbed, and does not take the processors until then.
+PAUSE = 2
 
 
 @pytest.mark.parametrize("seed", [1, 2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 13))])
-@pytest.mark.parametrize(("cells", "steps"), [(CELLS, STEPS), (LONG_CELLS, LONG_STEPS)])
+@pytest.mark.parametrize(("cells", "steps", "pause"), [(CELLS, STEPS, PAUSE), (LONG_CELLS, LONG_STEPS, 10 * PAUSE)])
 def test_random_kills_change_nothing_in_the_result(
-    launch: Launch, undisturbed: Callable[..., str], cells: int, steps: int, seed: int
+    launch: Launch, undisturbed: Callable[..., str], cells: int, steps: int, pause: int, seed: int
 ) -> None:
     """One rank or several at once, any time apart: also while the job recovers from the kill before."""
     seed = int(os.environ.get("KEDGE_TEST_SEED", seed))
     draws = random.Random(seed)
     expected = undisturbed(RANKS, cells, steps)
-    job = launch("-n", RANKS, "--interval", 20, "--failures", 100, JACOBI, cells, steps)
+    job = launch("-n", RANKS, "--interval", 20, "--failures", 100, JACOBI, cells, steps, pause)
     kills = 0
     while job.process.poll() is None and kills < 8:
         time.sleep(draws.choice([0.02, 0.1, 0.4]) * draws.random() * 2)
@@ -76,8 +78,8 @@ def test_a_death_in_finalize_is_survived(launch: Launch, undisturbed: Callable[.
 def test_the_death_of_the_agent_is_survived(
     launch: Launch, undisturbed: Callable[..., str], end_own_agent: Callable[[], None]
 ) -> None:
-    expected = undisturbed(RANKS, CELLS, 4 * STEPS)
-    job = launch("-n", RANKS, "--interval", 20, JACOBI, CELLS, 4 * STEPS)
+    expected = undisturbed(RANKS, CELLS, 2 * STEPS)
+    job = launch("-n", RANKS, "--interval", 20, JACOBI, CELLS, 2 * STEPS, PAUSE)
     time.sleep(0.5)
     end_own_agent()
     job.kill(2)
@@ -86,10 +88,10 @@ def test_the_death_of_the_agent_is_survived(
 
 def test_a_job_goes_on_where_a_killed_fmirun_has_left_it(launch: Launch, undisturbed: Callable[..., str]) -> None:
     """The ranks die with it, and nothing is left over but the checkpoints."""
-    steps = 8 * STEPS
+    steps = 2 * STEPS
     expected = undisturbed(RANKS, CELLS, steps)
     words = ("-n", RANKS, "--interval", 20, JACOBI, CELLS)
-    job = launch(*words, 100 * steps)  # it is still at it, however fast this machine is
+    job = launch(*words, 100 * steps, 5)  # it is still at it, and long before `steps`, however fast this machine is
     time.sleep(1)
     job.process.send_signal(signal.SIGKILL)
     assert job.wait().code == -signal.SIGKILL
