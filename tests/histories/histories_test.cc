@@ -82,11 +82,11 @@ void ExpectAllKept(bool real, double seconds, double seconds_long, int processes
 }
 
 TEST(SimulatedHistories, KeepThePromises) {
-  ExpectAllKept(/*real=*/false, 50, 3600, 1);
+  ExpectAllKept(/*real=*/false, 20, 3600, 1);
 }
 
 TEST(RealHistories, KeepThePromises) {
-  ExpectAllKept(/*real=*/true, 50, 5400, 3);
+  ExpectAllKept(/*real=*/true, 30, 5400, 3);
 }
 
 }  // namespace
