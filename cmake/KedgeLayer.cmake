@@ -1,6 +1,6 @@
 # kedge_layer(NAME [MOVES_BYTES] SOURCES file... LINK target...)
 #   One folder of src/ as a static library kedge_NAME. Layers link only layers above them (docs/architecture.md).
-#   MOVES_BYTES: its own code copies, sums, packs or encodes what is checkpointed, and is optimised in full by Quick, too.
+#   MOVES_BYTES: its own code copies, sums or packs what is checkpointed, and is optimised in full by Quick, too.
 function(kedge_layer name)
   cmake_parse_arguments(PARSE_ARGV 1 layer "MOVES_BYTES" "" "SOURCES;LINK")
   add_library(kedge_${name} STATIC ${layer_SOURCES})
