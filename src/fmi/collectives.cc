@@ -113,7 +113,7 @@ Status Collectives::GatherPieces(Call call, const void* sent, size_t bytes, void
 }
 
 Status Collectives::Gather(Call call, const void* sent, void* received, size_t bytes, uint32_t root) {
-  return GatherPieces(call, sent, bytes, received, Equal(bytes), root);
+  return GatherPieces(call, sent, bytes, received, channel_.rank() == root ? Equal(bytes) : Offsets(), root);
 }
 
 Status Collectives::GatherPieces(const void* sent, size_t bytes, void* received, const Offsets& offsets, uint32_t root) {

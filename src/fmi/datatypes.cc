@@ -70,22 +70,19 @@ Combine OfBits(FMI_Op op) {
   return nullptr;
 }
 
+template <typename T>
 Combine OfTruth(FMI_Op op) {
   switch (op) {
-    case FMI_LAND: return Each<bool, kBoth>;
-    case FMI_LOR: return Each<bool, kEither>;
-    case FMI_LXOR: return Each<bool, kOne>;
+    case FMI_LAND: return Each<T, kBoth>;
+    case FMI_LOR: return Each<T, kEither>;
+    case FMI_LXOR: return Each<T, kOne>;
   }
   return nullptr;
 }
 
 template <typename T>
 Combine OfIntegers(FMI_Op op) {
-  switch (op) {
-    case FMI_LAND: return Each<T, kBoth>;
-    case FMI_LOR: return Each<T, kEither>;
-    case FMI_LXOR: return Each<T, kOne>;
-  }
+  if (const Combine truth = OfTruth<T>(op); truth != nullptr) return truth;
   const Combine bits = OfBits<T>(op);
   return bits != nullptr ? bits : OfNumbers<T>(op);
 }
@@ -118,7 +115,7 @@ constexpr Language kLanguage[] = {
     Of<unsigned char>(OfIntegers<unsigned char>),
     Of<unsigned long long>(OfIntegers<unsigned long long>),
     Of<long double>(OfNumbers<long double>),
-    Of<bool>(OfTruth),
+    Of<bool>(OfTruth<bool>),
     Of<std::complex<float>>(OfComplex<std::complex<float>>),
     Of<std::complex<double>>(OfComplex<std::complex<double>>),
     Of<Located<float>>(OfLocated<Located<float>>),

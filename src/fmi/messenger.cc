@@ -170,9 +170,13 @@ size_t Messenger::WaitAny(const std::vector<RequestId>& ids) {
 }
 
 std::optional<Received> Messenger::FindMessage(Context context, int from, int tag, const std::shared_ptr<const Group>& group) {
-  if (is_broken()) return std::nullopt;
   Request asked;
   Ask(&asked, context, from, tag, group);
+  return FindMessage(asked);
+}
+
+std::optional<Received> Messenger::FindMessage(const Request& asked) {
+  if (is_broken()) return std::nullopt;
   Poll();
   const auto found = FindFor(asked);
   if (found == unexpected_.end()) return std::nullopt;
@@ -187,7 +191,7 @@ Status Messenger::WaitForMessage(Context context, int from, int tag, const std::
   bool never_comes = false;
   Await([&] {
     const bool has_left = HasLeft(asked);
-    found = FindMessage(context, from, tag, group);
+    found = FindMessage(asked);
     never_comes = has_left && !found;
     return found || never_comes || is_broken();
   });

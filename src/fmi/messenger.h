@@ -135,6 +135,7 @@ class Messenger final : private MessageSink {
   // Of a receive: what it takes.
   static void Ask(Request* request, Context context, int from, int tag, const std::shared_ptr<const Group>& group);
   std::list<Unexpected>::const_iterator FindFor(const Request& request) const;
+  std::optional<Received> FindMessage(const Request& asked);
   static Status NeverComes(const Request& request);
 
   void Poll();

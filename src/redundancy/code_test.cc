@@ -98,7 +98,6 @@ TEST(Code, RowZeroIsXor) {
   }
 }
 
-// The numbers are part of the format: parity on disk was made with them.
 TEST(Code, LeavesTheUpperHalvesOfVectorRegistersToTheCaller) {
   ReleaseUpperHalves();
   if (!AreUpperHalvesInUse().has_value()) GTEST_SKIP() << "this processor does not tell";
@@ -113,6 +112,7 @@ TEST(Code, LeavesTheUpperHalvesOfVectorRegistersToTheCaller) {
   }
 }
 
+// The numbers are part of the format: parity on disk was made with them.
 TEST(Code, CoefficientsStay) {
   const StripeCode code(6, 2);
   const std::vector<uint8_t> row = {code.Coefficient(1, 0), code.Coefficient(1, 1), code.Coefficient(1, 2),
