@@ -10,6 +10,13 @@ import socket
 import struct
 from pathlib import Path
 
+WAITING_RANKS = Path(os.environ["BUILD_FOLDER"]) / "test" / "waiting_ranks.so"
+
+
+def ranks_that_sleep() -> dict[str, str]:
+    """Variables by which ranks of Open MPI sleep while they wait (support/waiting_ranks.c); none in a build with a sanitizer."""
+    return {"LD_PRELOAD": str(WAITING_RANKS), "OMPI_MCA_mpi_yield_when_idle": "1"} if WAITING_RANKS.exists() else {}
+
 
 def processes_with(marks: list[bytes]) -> list[int]:
     """Processes in whose environment all of these stand; never this one."""

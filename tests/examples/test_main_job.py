@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+from processes import ranks_that_sleep
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("BUILD_FOLDER", ROOT / "build"))
@@ -58,7 +59,7 @@ def test_killed_and_continued_equals_uninterrupted(application: str, mpi: str, s
     ranks = "2" if mpi == "mpich" else "4"
     done = subprocess.run(
         [*RUN, application, "--quick", "--json", "--mpi", mpi, "--ranks", ranks, "--seed", str(seed)],
-        env=os.environ | {"TMPDIR": str(tmp_path)}, capture_output=True, text=True, timeout=300,
+        env=os.environ | ranks_that_sleep() | {"TMPDIR": str(tmp_path)}, capture_output=True, text=True, timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     result = json.loads(done.stdout)["applications"][0]

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from processes import ranks_that_sleep
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("BUILD_FOLDER", ROOT / "build"))
@@ -31,6 +32,8 @@ NUMBERS = itertools.count()
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for name, value in ranks_that_sleep().items():
+        monkeypatch.setenv(name, value)
     with Node(pool_bytes=64 << 20) as node:
         yield node
 

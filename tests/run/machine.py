@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from processes import kill, kill_all, processes_with
+from processes import kill, kill_all, processes_with, ranks_that_sleep
 
 BUILD = Path(os.environ["BUILD_FOLDER"])
 KEDGE = BUILD / "bin" / "kedge"
@@ -49,6 +49,7 @@ class Machine:
             "MACHINE_OF_TEST": folder.name, "KEDGE_AGENT_IDLE_TIMEOUT": "20s", "KEDGE_WAIT_TIMEOUT": "60s",
             "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
             "OMPI_MCA_hwloc_base_binding_policy": "none", "OMPI_MCA_btl_vader_backing_directory": str(folder), "OMPI_MCA_orte_tmpdir_base": str(folder),
+            **ranks_that_sleep(),
         }
 
     def environment(self) -> dict[str, str]:
