@@ -10,12 +10,11 @@ import socket
 import struct
 from pathlib import Path
 
-WAITING_RANKS = Path(os.environ["BUILD_FOLDER"]) / "test" / "waiting_ranks.so"
-
 
 def ranks_that_sleep() -> dict[str, str]:
     """Variables by which ranks of Open MPI sleep while they wait (support/waiting_ranks.c); none in a build with a sanitizer."""
-    return {"LD_PRELOAD": str(WAITING_RANKS), "OMPI_MCA_mpi_yield_when_idle": "1"} if WAITING_RANKS.exists() else {}
+    library = Path(os.environ["BUILD_FOLDER"]) / "test" / "waiting_ranks.so"
+    return {"LD_PRELOAD": str(library), "OMPI_MCA_mpi_yield_when_idle": "1"} if library.exists() else {}
 
 
 def processes_with(marks: list[bytes]) -> list[int]:
