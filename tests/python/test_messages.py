@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
+import contextlib
+import itertools
 import time
 from pathlib import Path
 
@@ -13,6 +14,15 @@ from kedge import Context, Error, Level
 from threaded_communicator import ThreadedCommunicator, run_ranks
 
 pytestmark = pytest.mark.usefixtures("run_folder")
+
+
+def put_a_file_in_place_of(folder: Path, away: Path) -> None:
+    """Agents still write there what the last version has reached, and would make the folder anew."""
+    for number in itertools.count():
+        with contextlib.suppress(FileNotFoundError):
+            folder.rename(away.with_name(f"{away.name}-{number}"))
+        with contextlib.suppress(FileExistsError):
+            return folder.touch(exist_ok=False)
 
 
 def test_a_flush_that_fails_is_told_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -27,9 +37,7 @@ def test_a_flush_that_fails_is_told_once(tmp_path: Path, capfd: pytest.CaptureFi
             context.wait("heat", 1, Level.STORE)
             communicator.barrier()
             if rank == 0:
-                folder = store / "jobs" / "told" / "names" / "heat"
-                shutil.rmtree(folder)
-                folder.write_text("in its place")
+                put_a_file_in_place_of(store / "jobs" / "told" / "names" / "heat", tmp_path / "away")
             communicator.barrier()
             for version in (2, 3):
                 context.checkpoint("heat", version)
