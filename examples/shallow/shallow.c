@@ -7,6 +7,7 @@
  *  - The loop asks each step whether a checkpoint is due, and whether to end (kedge halt, or kedge run before the allocation
  * ends).
  *  - Each checkpoint carries an output file per rank. Kedge puts it to FOLDER/water-STEP.RANK once the version is in the store.
+ *  - FOLDER/shallow.log grows from step to step. Its length is part of the checkpoints, and a restart cuts it to that.
  *  - A relaunch continues from the newest checkpoint, also on another number of ranks. Then the files are made anew.
  * The checksum printed at the end covers every bit of the water's height and does not depend on the number of ranks.
  */
@@ -16,8 +17,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { STEP, TIME, HEIGHT, ALONG, ACROSS }; /* the regions */
+enum { STEP, TIME, HEIGHT, ALONG, ACROSS, LOG_BYTES }; /* the regions */
 
 /* One rank's band: its rows, with one more on both sides, of SIDE cells each. `along` is the flow through the left faces of the
  * cells, `across` that through their lower ones; no water flows through walls. */
@@ -26,9 +28,12 @@ typedef struct {
   double *height, *along, *across;
   int step;
   double time;
+  int64_t log_bytes;
+  FILE* log; /* rank 0 has it */
 } basin;
 
 static const double kTimeStep = 0.5;
+static const int kStepsOfLog = 100; /* from line to line */
 
 static void fail(const char* what, const char* why) {
   fprintf(stderr, "shallow: %s: %s\n", what, why);
@@ -115,11 +120,30 @@ static void protect_rows(kedge_context* kedge, const basin* b, int id, const cha
 static void protect(kedge_context* kedge, basin* b) {
   const kedge_region_info step = {.struct_size = sizeof step, .name = "step", .type = KEDGE_TYPE_INT32, .replicated = 1};
   const kedge_region_info time = {.struct_size = sizeof time, .name = "time", .type = KEDGE_TYPE_FLOAT64, .replicated = 1};
+  const kedge_region_info log = {.struct_size = sizeof log, .name = "log bytes", .type = KEDGE_TYPE_INT64, .replicated = 1};
   must(kedge_protect(kedge, STEP, &b->step, 1, sizeof b->step, &step), "step");
   must(kedge_protect(kedge, TIME, &b->time, 1, sizeof b->time, &time), "time");
+  must(kedge_protect(kedge, LOG_BYTES, &b->log_bytes, 1, sizeof b->log_bytes, &log), "length of the log");
   protect_rows(kedge, b, HEIGHT, "height", b->height);
   protect_rows(kedge, b, ALONG, "along", b->along);
   protect_rows(kedge, b, ACROSS, "across", b->across);
+}
+
+/* What was written behind the checkpoint that the run goes on from is written again. */
+static void open_log(basin* b, const char* folder) {
+  if (b->rank != 0) return;
+  char path[4096];
+  snprintf(path, sizeof path, "%s/shallow.log", folder);
+  b->log = fopen(path, "ab");
+  if (b->log == NULL || ftruncate(fileno(b->log), b->log_bytes) != 0) fail("the log", path);
+}
+
+/* All ranks count, so that the length is the same on each. */
+static void write_log(basin* b) {
+  char line[64];
+  const int bytes = snprintf(line, sizeof line, "step %9d time %12.1f\n", b->step, b->time);
+  if (b->log != NULL && fwrite(line, 1, (size_t)bytes, b->log) != (size_t)bytes) fail("the log", "it cannot be written");
+  b->log_bytes += bytes;
 }
 
 /* The heights of this rank's rows, for whoever looks at the run. */
@@ -136,6 +160,7 @@ static int write_water(kedge_context* kedge, const basin* b, const char* folder)
 
 /* On an error the run goes on with the older checkpoints. */
 static void checkpoint(kedge_context* kedge, const basin* b, const char* folder) {
+  if (b->log != NULL) fflush(b->log); /* before its length is saved */
   int code = kedge_checkpoint_begin(kedge, "water", b->step, 0);
   if (code == KEDGE_OK) {
     const int good = kedge_checkpoint_part(kedge, KEDGE_ALL, NULL, 0) == KEDGE_OK && write_water(kedge, b, folder);
@@ -156,10 +181,12 @@ int main(int argc, char** argv) {
   const int found = kedge_restart(kedge, "water", -1, NULL);
   if (found != KEDGE_ERROR_NOT_FOUND) must(found, "restart");
   if (found == KEDGE_OK && b.rank == 0) printf("shallow: continuing from step %d, time %g\n", b.step, b.time);
+  open_log(&b, argv[3]);
 
   int due = 0, stop = 0;
   while (b.step < steps && !stop) {
     advance(&b);
+    if (b.step % kStepsOfLog == 0) write_log(&b);
     must(kedge_checkpoint_due(kedge, &due), "asking whether a checkpoint is due");
     if (due) checkpoint(kedge, &b, argv[3]);
     must(kedge_should_exit(kedge, &stop), "asking whether to end");
@@ -169,6 +196,7 @@ int main(int argc, char** argv) {
   if (b.rank == 0 && b.step < steps) printf("shallow: halted at step %d of %d\n", b.step, steps);
   if (b.rank == 0 && b.step >= steps) printf("shallow: step %d, checksum %016" PRIX64 "\n", b.step, sum);
   must(kedge_finalize(kedge, 1), "finishing Kedge");
+  if (b.log != NULL && fclose(b.log) != 0) fail("the log", "it cannot be written");
   free(b.height);
   free(b.along);
   free(b.across);

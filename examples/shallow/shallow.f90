@@ -2,8 +2,9 @@
 !
 !   mpirun -np 4 shallow-fortran SIDE STEPS FOLDER
 !
-! The twin of shallow.c: the same basin, bands of rows, checkpoints, files and checksum, which is equal to the last bit.
+! The twin of shallow.c: the same basin, bands of rows, checkpoints, files, log and checksum, which is equal to the last bit.
 program shallow
+  use, intrinsic :: iso_c_binding, only: c_char, c_int, c_int64_t, c_null_char
   use, intrinsic :: iso_fortran_env, only: error_unit, int32, int64, real64
   use mpi
   use kedge
@@ -11,15 +12,26 @@ program shallow
   implicit none
 
   real(real64), parameter :: time_step = 0.5_real64
-  integer, parameter :: of_step = 0, of_time = 1, of_height = 2, of_along = 3, of_across = 4
+  integer, parameter :: of_step = 0, of_time = 1, of_height = 2, of_along = 3, of_across = 4, of_log = 5
+  integer, parameter :: steps_of_log = 100  ! from line to line
   integer :: side, steps, rows, first, below, above, rank, status, version, ierror
   character(len=:), allocatable :: folder
   real(real64), allocatable, target :: height(:, :), along(:, :), across(:, :)
   integer(int32), target :: step = 0
   real(real64), target :: time = 0
+  integer(int64), target :: log_bytes = 0
+  integer :: log_unit  ! rank 0 has it
   type(kedge_context) :: context
   logical :: due, stop_now
   integer(int64) :: total
+
+  interface
+    integer(c_int) function truncate(path, bytes) bind(c)
+      import :: c_char, c_int, c_int64_t
+      character(kind=c_char), intent(in) :: path(*)
+      integer(c_int64_t), value :: bytes
+    end function truncate
+  end interface
 
   call MPI_Init(ierror)
   call read_arguments()
@@ -31,9 +43,11 @@ program shallow
   if (status /= kedge_error_not_found) call must(status, 'restart')
   if (status == kedge_ok .and. rank == 0) print '(a, i0, a, g0)', 'shallow: continuing from step ', step, ', time ', time
 
+  call open_log()
   stop_now = .false.
   do while (step < steps .and. .not. stop_now)
     call advance()
+    if (mod(step, steps_of_log) == 0) call write_log()
     call kedge_checkpoint_due(context, due, status)
     call must(status, 'asking whether a checkpoint is due')
     if (due) call checkpoint()
@@ -46,6 +60,7 @@ program shallow
   if (rank == 0 .and. step >= steps) print '(a, i0, a, z16.16)', 'shallow: step ', step, ', checksum ', total
   call kedge_finalize(context, status)
   call must(status, 'finishing Kedge')
+  if (rank == 0) close (log_unit)
   call MPI_Finalize(ierror)
 
 contains
@@ -142,6 +157,8 @@ contains
     call must(status, 'step')
     call kedge_protect(context, of_time, time, status, name='time', replicated=1)
     call must(status, 'time')
+    call kedge_protect(context, of_log, log_bytes, status, name='log bytes', replicated=1)
+    call must(status, 'length of the log')
     call protect_rows(of_height, 'height', height)
     call protect_rows(of_along, 'along', along)
     call protect_rows(of_across, 'across', across)
@@ -156,9 +173,32 @@ contains
     call must(status, name)
   end subroutine protect_rows
 
+  ! What was written behind the checkpoint that the run goes on from is written again.
+  subroutine open_log()
+    character(len=:), allocatable :: path
+    integer :: code
+    if (rank /= 0) return
+    path = folder // '/shallow.log'
+    open (newunit=log_unit, file=path, access='stream', form='formatted', status='unknown', action='readwrite', iostat=code)
+    if (code == 0) close (log_unit)
+    if (code == 0) code = truncate(path // c_null_char, log_bytes)
+    if (code == 0) &
+         open (newunit=log_unit, file=path, access='stream', form='formatted', position='append', action='write', iostat=code)
+    if (code /= 0) call fail('the log', path)
+  end subroutine open_log
+
+  ! All ranks count, so that the length is the same on each.
+  subroutine write_log()
+    character(len=32) :: line
+    write (line, '(a, i9, a, f12.1)') 'step ', step, ' time ', time
+    if (rank == 0) write (log_unit, '(a)') line
+    log_bytes = log_bytes + len(line) + 1
+  end subroutine write_log
+
   ! On an error the run goes on with the older checkpoints.
   subroutine checkpoint()
     logical :: good
+    if (rank == 0) flush (log_unit)  ! before its length is saved
     call kedge_checkpoint_begin(context, 'water', step, status)
     if (status == kedge_ok) then
       call kedge_checkpoint_part(context, kedge_all, status)

@@ -220,9 +220,10 @@ KEDGE_API int kedge_clear(kedge_context* context);
  * kedge_finalize frees all blocks, unless kedge_heap has given its link out: then they stay, memory of nobody, so that what lies
  * there can still be taken apart. A forked child has a copy of the heap, as of all memory; a context of its own has another. */
 
-/* A block of `count` elements of `element_bytes`. With a name, which no other region may have, it begins at a multiple of 64 KiB
- * and reads as zeros; type and shape of `info` (may be NULL) are stored, its name is not looked at. A block without a name (NULL)
- * of at most 16 KiB begins at a multiple of 16, and of the greatest power of two that divides its size, and is not zeroed.
+/* A block of `count` elements of `element_bytes`; of none it is a block all the same, of its own address. Each rank allocates by
+ * itself: none of these calls waits for other ranks. With a name, which no other region may have, it begins at a multiple of 64
+ * KiB and reads as zeros; type and shape of `info` (may be NULL) are stored, its name is not looked at. A block without a name
+ * (NULL) of at most 16 KiB begins at a multiple of 16, and of the greatest power of two that divides its size, and is not zeroed.
  * KEDGE_ERROR_ALREADY_EXISTS: the name is taken; _UNSUPPORTED: devices write there (`info`); _NO_SPACE: range or memory are full;
  * _FAILED_PRECONDITION: no range can be reserved, or the last restart has failed. */
 KEDGE_API int kedge_alloc(kedge_context* context, const char* name, size_t count, size_t element_bytes,

@@ -73,6 +73,15 @@ struct Region {
   friend bool operator==(const Region&, const Region&) = default;
 };
 
+// Regions of memory with ids up to kBlockIdMax are blocks of the heap (kedge_alloc), in an image of the default group whose
+// annotation kHeapKey is the address at which the heap begins.
+inline constexpr int kBlockIdMax = -(1 << 30);
+inline constexpr char kHeapKey[] = "kedge.heap";
+
+inline bool IsHeapBlock(const Region& region) {
+  return region.kind == RegionKind::kMemory && region.id <= kBlockIdMax;
+}
+
 // Object offsets of chunks (and their offsets within a slot), and of the image record, are multiples of this.
 inline constexpr uint64_t kChunkAlignment = 4096;
 

@@ -14,6 +14,7 @@
 #include "os/files/files.h"
 #include "os/files/private_files.h"
 #include "os/machine/machine.h"
+#include "os/process/launch_note.h"
 #include "os/sockets/socket_lock.h"
 #include "session/config_keys.h"
 #include "tools/command.h"
@@ -89,7 +90,7 @@ void Decide(const CleanOptions& options, Cleaned* cleaned) {
   }
   cleaned->only_copies.insert(cleaned->only_copies.end(), left.unread.begin(), left.unread.end());
   if (cleaned->only_copies.empty() || options.discard_only_copies) return;
-  conclude(Fate::kOnlyCopies, fmt::format("kedge wait or kedge drain with --set node.name={} carries them to the store, "
+  conclude(Fate::kOnlyCopies, fmt::format("kedge drain --set node.name={} carries them to the store, "
                                           "--discard-only-copies loses them",
                                           cleaned->node));
 }
@@ -99,10 +100,10 @@ bool Clean(const CleanOptions& options, const std::vector<std::string>& tiers, C
   const auto fail = [&](const Status& status) {
     cleaned->state = status.code() == Code::kBusy ? Fate::kInUse : Fate::kFailed;
     const std::string leave = fmt::format("kedge agent --stop --set node.name={}", cleaned->node);
-    cleaned->why =
-        status.code() == Code::kBusy ? fmt::format("a live agent serves it: {} lets it leave", leave) : status.message();
-    // What a live agent has it says itself: it is told of where no job was named.
-    return status.code() != Code::kBusy || options.job.empty();
+    cleaned->why = status.code() == Code::kBusy
+                       ? fmt::format("a live agent serves it, and kedge status says what it has: {} lets it leave", leave)
+                       : status.message();
+    return true;
   };
   Result<os::SocketLock> lock = os::SocketLock::Take(os::JoinPath(cleaned->run_folder, "agent.sock"));
   if (!lock.ok()) return fail(lock.status());
@@ -120,7 +121,16 @@ bool Clean(const CleanOptions& options, const std::vector<std::string>& tiers, C
   return true;
 }
 
-void Print(const CleanOptions& options, const std::vector<Cleaned>& nodes) {
+// What launches of kedge run that was killed have left beside the nodes' folders.
+std::vector<std::string> FreeNotes(const CleanOptions& options) {
+  if (!options.job.empty() || !options.node.empty()) return {};
+  std::vector<std::string> notes = os::NotesNobodyReads();
+  if (options.dry_run) return notes;
+  std::erase_if(notes, [](const std::string& path) { return !os::UnlinkIfPresent(os::PrivateFileSystem(), path).ok(); });
+  return notes;
+}
+
+void Print(const CleanOptions& options, const std::vector<Cleaned>& nodes, const std::vector<std::string>& notes) {
   uint64_t bytes = 0;
   Json shown = Json::array();
   for (const Cleaned& one : nodes) {
@@ -142,9 +152,12 @@ void Print(const CleanOptions& options, const std::vector<Cleaned>& nodes) {
     for (const std::string& only : one.only_copies) std::fputs(WrappedAt(4, "  " + only).c_str(), stdout);
   }
   if (options.json) {
-    return PrintJson({{"freed", !options.dry_run}, {"nodes", std::move(shown)}, {"bytes", bytes}});
+    return PrintJson({{"freed", !options.dry_run}, {"nodes", std::move(shown)}, {"notes", notes}, {"bytes", bytes}});
   }
-  if (nodes.empty()) std::puts("nothing is left here");
+  for (const std::string& note : notes) {
+    std::printf("%s, of a launch of kedge run that has ended: %s\n", note.c_str(), options.dry_run ? "would be freed" : "freed");
+  }
+  if (nodes.empty() && notes.empty()) std::puts("nothing is left here");
 }
 
 Outcome RunClean(const CleanOptions& options) {
@@ -154,7 +167,7 @@ Outcome RunClean(const CleanOptions& options) {
   for (const TierSettings& tier : settings.tiers) tiers.push_back(tier.path);
   KEDGE_ASSIGN_OR_RETURN(std::vector<Cleaned> nodes, FindNodes(options, settings));
   std::erase_if(nodes, [&](Cleaned& node) { return !Clean(options, tiers, &node); });
-  Print(options, nodes);
+  Print(options, nodes, FreeNotes(options));
   const bool is_bad = std::any_of(nodes.begin(), nodes.end(),
                                   [](const Cleaned& one) { return one.state != Fate::kFreed && one.state != Fate::kInUse; });
   return is_bad ? kExitBad : kExitOk;
@@ -172,7 +185,8 @@ Command CleanCommand() {
             app.add_flag("--discard-only-copies", options->discard_only_copies, "also versions that no store has: they are lost");
             app.add_flag("--json", options->json, "print JSON");
             app.footer(
-                "Frees this user's pools, run folders, tiers and scratches. What a live agent or process uses stays, and so do "
+                "Frees this user's pools, run folders, tiers and scratches, and what a killed kedge run left in /dev/shm. What a "
+                "live agent or process uses stays, and so do "
                 "nodes with a version that is not known to be in its store. Exit code 1 when something stays for that reason.\n"
                 "Examples:\n  kedge clean --dry-run\n  kedge clean climate\n  kedge clean --node n1 --discard-only-copies");
             return [options] { return RunClean(*options); };

@@ -121,6 +121,14 @@ Result<std::vector<Target>> SelectTargets(const OpenedStore& opened, const Store
   }
   KEDGE_ASSIGN_OR_RETURN(std::vector<Target> found, FindTargets(text, names, form));
   if (!found.empty()) return found;
+  // A name alone, where only a job or JOB/NAME will do.
+  const Result<std::vector<Target>> named = FindTargets(text, names, TargetForm::kName);
+  if (form == TargetForm::kFromJob && named.ok() && !named->empty()) {
+    std::vector<std::string> texts;
+    for (const Target& target : *named) texts.push_back(target.ToString());
+    return Status(Code::kNotFound,
+                  fmt::format("no job is called \"{}\"; a checkpoint is: say {}", text, fmt::join(texts, " or ")));
+  }
   const std::string what = options.job.empty() ? opened.path : fmt::format("job \"{}\" in {}", options.job, opened.path);
   return Status(Code::kNotFound,
                 fmt::format("{} has nothing that is called \"{}\"; `kedge ls --all` lists what there is", what, text));

@@ -33,9 +33,9 @@ void PrintSentence(const std::string& line) {
   std::fputs(WrappedAt(4, line).c_str(), stdout);
 }
 
-const char* KindName(RegionKind kind) {
-  switch (kind) {
-    case RegionKind::kMemory: return "memory";
+const char* KindName(const Region& region) {
+  switch (region.kind) {
+    case RegionKind::kMemory: return IsHeapBlock(region) ? "block" : "memory";
     case RegionKind::kObject: return "object";
     case RegionKind::kFile: return "file";
   }
@@ -82,12 +82,19 @@ void PrintImage(const StoredImage& image, const InspectOptions& options) {
   }
   Table regions({"ID", "NAME", "KIND", "TYPE", "BYTES", "SHAPE"}, {true, false, false, false, true, false});
   for (const Region& region : record.regions) {
-    regions.AddRow({fmt::format("{}", region.id), region.name.empty() ? "-" : region.name, KindName(region.kind),
+    regions.AddRow({fmt::format("{}", region.id), region.name.empty() ? "-" : region.name, KindName(region),
                     ElementTypeName(region.type), fmt::format("{}", region.bytes), LayoutText(region)});
   }
   std::fputs(regions.Text().c_str(), stdout);
-  for (const Annotation& annotation : record.annotations)
+  const auto blocks = std::ranges::count_if(record.regions, IsHeapBlock);
+  for (const Annotation& annotation : record.annotations) {
+    if (annotation.key == kHeapKey) {
+      PrintSentence(fmt::format("the heap of kedge_alloc, from {} on: {}", annotation.value,
+                                Counted(static_cast<uint64_t>(blocks), "block")));
+      continue;
+    }
     std::printf("%s = %s\n", annotation.key.c_str(), ValueText(annotation.value).c_str());
+  }
   if (options.chunks || options.extents) {
     Table chunks({"CHUNK", "OBJECT", "OFFSET", "BYTES"}, {true, false, true, true});
     for (size_t i = 0; i < record.chunks.size(); ++i) {
@@ -122,7 +129,7 @@ Json ImageJson(const StoredImage& image) {
   for (const Region& region : record.regions) {
     regions.push_back({{"id", region.id},
                        {"name", region.name},
-                       {"kind", KindName(region.kind)},
+                       {"kind", KindName(region)},
                        {"type", ElementTypeName(region.type)},
                        {"element_bytes", region.element_bytes},
                        {"bytes", region.bytes},

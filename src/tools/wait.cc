@@ -1,9 +1,11 @@
 // kedge wait: until everything that was handed to the node's agent is at its last scheduled level, or at the level that is named;
 // for job scripts.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -25,19 +27,28 @@ struct WaitOptions {
   bool json = false;
 };
 
-int Finish(const WaitOptions& options, const DrainReply& reply) {
+// `only_here`: newest versions that are not meant for the store.
+int Finish(const WaitOptions& options, const DrainReply& reply, const std::vector<std::string>& only_here) {
   const bool timed_out = reply.failure.code() == Code::kTimeout;
   if (options.json) {
     PrintJson({{"finished", reply.finished && reply.failure.ok()},
                {"images_pending", reply.images_pending},
                {"bytes_pending", reply.bytes_pending},
                {"images_failed", reply.images_failed},
+               {"not_for_the_store", only_here},
                {"error", reply.failure.message()}});
   } else if (!reply.failure.ok()) {
     std::fprintf(stderr, "kedge: %s\n", reply.failure.message().c_str());
+  } else if (!options.level.empty()) {
+    std::printf("everything is at level %s that is to get there\n", options.level.c_str());
+  } else if (only_here.empty()) {
+    std::puts("everything is durable");
   } else {
-    const std::string reached = fmt::format("is at level {} that is to get there", options.level);
-    std::printf("everything %s\n", options.level.empty() ? "is durable" : reached.c_str());
+    std::fputs(WrappedAt(0, fmt::format("everything that is to go to the store is there; not meant for it, by schedule.store, "
+                                        "and only on nodes: {}; kedge drain carries it there",
+                                        fmt::join(only_here, ", ")))
+                   .c_str(),
+               stdout);
   }
   if (timed_out) return kExitTimeout;
   return reply.failure.ok() ? kExitOk : kExitBad;
@@ -53,13 +64,42 @@ Status DisagreementIn(const Catalog& catalog, const std::string& job) {
   return Status::Ok();
 }
 
-// Whether the agent has versions of the job. After the store was away, its record of the job is on its way for some seconds.
-Result<bool> AgentHas(const AgentConnection& agent, const std::string& job) {
+// Of the job that is asked for, or of all.
+Result<std::vector<Json>> JobsOfAgent(const AgentConnection& agent, const std::string& job) {
   KEDGE_ASSIGN_OR_RETURN(const std::string text, AskForStatus(agent));
   const Json status = Json::parse(text);
-  const Json& jobs = status.at("jobs");
-  return std::any_of(jobs.begin(), jobs.end(),
-                     [&job](const Json& known) { return known.at("job") == job && !known.at("versions").empty(); });
+  std::vector<Json> jobs;
+  for (const Json& known : status.at("jobs")) {
+    if (job.empty() || known.at("job") == job) jobs.push_back(known);
+  }
+  return jobs;
+}
+
+// Whether the agent has versions of the job. After the store was away, its record of the job is on its way for some seconds.
+Result<bool> AgentHas(const AgentConnection& agent, const std::string& job) {
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<Json> jobs, JobsOfAgent(agent, job));
+  return std::any_of(jobs.begin(), jobs.end(), [](const Json& known) { return !known.at("versions").empty(); });
+}
+
+// Each name whose newest version neither is in the store nor will get there.
+Result<std::vector<std::string>> OnlyOnNodes(const AgentConnection& agent, const std::string& job) {
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<Json> jobs, JobsOfAgent(agent, job));
+  std::vector<std::string> only;
+  for (const Json& known : jobs) {
+    std::map<std::string, std::pair<uint64_t, bool>> newest;  // by name: its version, and whether it is for the store
+    for (const Json& version : known.at("versions")) {
+      if (version.at("abandoned")) continue;
+      const Json& levels = version.at("levels");
+      const bool for_store =
+          std::any_of(levels.begin(), levels.end(), [](const Json& of) { return of.at("level") == LevelName(Level::kStore); });
+      auto& of_name = newest[version.at("name")];
+      of_name = std::max(of_name, {version.at("version").get<uint64_t>(), for_store || version.at("undecided")});
+    }
+    for (const auto& [name, of_name] : newest) {
+      if (!of_name.second) only.push_back(fmt::format("{}/{}@{}", known.at("job").get<std::string>(), name, of_name.first));
+    }
+  }
+  return only;
 }
 
 Outcome Wait(const WaitOptions& options) {
@@ -83,7 +123,7 @@ Outcome Wait(const WaitOptions& options) {
     const Status disagreement = DisagreementIn(opened.catalog, request.job);
     if (disagreement.code() == Code::kMismatch) nothing.failure = disagreement;
   }
-  if (!exists || !nothing.failure.ok()) return Finish(options, nothing);
+  if (!exists || !nothing.failure.ok()) return Finish(options, nothing, {});
   // An agent that was killed left its work on the tiers: a new one takes it up.
   KEDGE_ASSIGN_OR_RETURN(const AgentConnection agent, ConnectToAgent(config, true));
   if (!known.ok()) {
@@ -102,7 +142,8 @@ Outcome Wait(const WaitOptions& options) {
     reply = agent.connection->Drain(request, [](const DrainReply&) {});
   }
   if (!reply.ok()) return reply.status();
-  return Finish(options, *reply);
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> only_here, OnlyOnNodes(agent, request.job));
+  return Finish(options, *reply, only_here);
 }
 
 }  // namespace
@@ -117,7 +158,7 @@ Command WaitCommand() {
             app.add_flag("--json", options->json, "print JSON");
             app.footer(
                 "For the end of a job script. Exit codes: 0 everything is there; 1 something failed; 4 the time was over.\n"
-                "A version that is not scheduled for the LEVEL is not waited for.\n"
+                "A version that is not scheduled for the LEVEL is not waited for; the newest are named.\n"
                 "When the agent was killed, a new one is started and goes on from the tiers.\n"
                 "Examples:\n  srun --overlap --ntasks-per-node=1 kedge wait --timeout 30min\n  kedge wait --level node");
             return [options] { return Wait(*options); };

@@ -68,6 +68,9 @@ class Waters:
         os.killpg(process.pid, signal.SIGTERM)
         process.communicate(timeout=60)
 
+    def log(self) -> str:
+        return (self.folder / "shallow.log").read_text()
+
     def published(self, ranks: int) -> list[int]:
         """Steps of which all files are there, of a launch with that many ranks."""
         names = {path.name for path in self.folder.iterdir()}
@@ -116,17 +119,17 @@ def test_it_is_killed_goes_on_with_more_ranks_is_halted_and_ends(node: Node, pro
     (step,) = map(int, re.findall(r"continuing from step (\d+)", last))
     assert step == max(job.published(3)), "the last checkpoint is the one that the halt asked for"
 
-    def undisturbed(steps: int) -> str:
-        return checksum(Waters(node, f"undisturbed-{steps}", program, launcher, "1h").run(1, steps))
+    def undisturbed(steps: int) -> tuple[str, str]:
+        other = Waters(node, f"undisturbed-{steps}", program, launcher, "1h")
+        return checksum(other.run(1, steps)), other.log()
 
-    assert checksum(last) == undisturbed(end + 50), "to the last bit"
-    assert job.checksum_of_files(step, 3) == undisturbed(step), "and so are the files"
+    assert (checksum(last), job.log()) == undisturbed(end + 50), "to the last bit"
+    assert job.checksum_of_files(step, 3) == undisturbed(step)[0], "and so are the files"
+    assert len(job.log().splitlines()) == (end + 50) // 100 > 0, "what was written behind a checkpoint was cut off"
 
 
 @pytest.mark.needs("MPI", "FORTRAN")
 def test_both_languages_compute_the_same(node: Node) -> None:
     launches = [("shallow", 1), ("shallow-fortran", 1), ("shallow-fortran", 3)]
-    sums = {
-        checksum(Waters(node, f"{program}-{ranks}", program, "mpirun.openmpi", "1h").run(ranks, 300)) for program, ranks in launches
-    }
-    assert len(sums) == 1
+    jobs = [(Waters(node, f"{program}-{ranks}", program, "mpirun.openmpi", "1h"), ranks) for program, ranks in launches]
+    assert len({(checksum(job.run(ranks, 300)), job.log()) for job, ranks in jobs}) == 1

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import warnings
 import weakref
@@ -31,6 +32,37 @@ from waiting import until
 
 KEDGE = Path(os.environ["BUILD_FOLDER"]) / "bin" / "kedge"
 pytestmark = pytest.mark.usefixtures("run_folder")
+
+
+HOLDER = """
+import sys
+from kedge import Context
+context = Context("held")
+print("begun", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_launch_waits_a_moment_for_the_ranks_of_a_killed_one(capfd: pytest.CaptureFixture[str]) -> None:
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert holder.stdout and holder.stdout.readline() == "begun\n"
+    with pytest.raises(kedge.BusyError, match=rf"held by attempt 1 \(process {holder.pid} on"):
+        Context("held")
+    ending = threading.Timer(1.0, holder.kill)
+    ending.start()
+    with Context("held") as context:
+        assert context.newest("s") is None
+    ending.join()
+    holder.communicate()
+    assert capfd.readouterr().err.count(f"attempt 1 is alive (process {holder.pid}") == 2
+
+
+def test_a_checkpoint_at_each_step_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+    with Context("told") as context:
+        assert context.checkpoint_due()
+        assert "schedule.interval" not in capfd.readouterr().err
+        assert all(context.checkpoint_due() for _ in range(3))
+    assert capfd.readouterr().err.count("a checkpoint is due at each call, since schedule.interval is not set") == 1
 
 
 @pytest.mark.parametrize(

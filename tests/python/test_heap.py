@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gc
+import os
+import re
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +16,7 @@ import pytest
 import kedge
 from kedge import Context, Level
 
+KEDGE = Path(os.environ["BUILD_FOLDER"]) / "bin" / "kedge"
 pytestmark = pytest.mark.usefixtures("run_folder")
 
 
@@ -119,6 +123,15 @@ def test_what_is_wrong_is_refused() -> None:
             context.free("y")
     with pytest.raises(ValueError, match="closed"):
         context.empty("z", 1)
+
+
+def test_inspect_names_it() -> None:
+    with Context("twice") as context:
+        context.empty("field", 1000)
+        context.checkpoint("s", 1)
+    shown = subprocess.check_output([KEDGE, "inspect", "s"], text=True, timeout=60)
+    assert re.search(r"the heap of kedge_alloc, from 0x[0-9a-f]+ on: 1 block$", shown, re.MULTILINE), shown
+    assert re.search(r"field +block ", shown), shown
 
 
 def test_the_loop_takes_it() -> None:

@@ -69,6 +69,20 @@ def test_blocks_become_other_blocks(order: str, level: Level) -> None:
     with_ranks(5, restore(5))
 
 
+def test_a_heap_comes_back_on_as_many_ranks_only() -> None:
+    def save(context: Context, rank: int) -> None:
+        context.empty("field", 10)
+        context.checkpoint("a", 7)
+        context.wait("a", 7, Level.STORE)
+
+    def restore(context: Context, rank: int) -> None:
+        with pytest.raises(kedge.MismatchError, match="version 7 was taken by 2 ranks, and this job has 3; rank [12]: memory of kedge_alloc"):
+            context.restart("a")
+
+    with_ranks(2, save)
+    with_ranks(3, restore)
+
+
 def test_blocks_in_turns_become_others() -> None:
     def protect(context: Context, rank: int, ranks: int) -> list[tuple[slice, NDArray[np.float64]]]:
         blocks = []

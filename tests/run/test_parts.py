@@ -125,6 +125,42 @@ def test_stages_are_timed_and_none_is_silent() -> None:
     assert said and all(re.fullmatch(r"since \d s: asking; no answer yet from n1, n2", line) for line in said), said
 
 
+def test_an_agent_that_another_one_preceded_and_left_is_started_again(tmp_path: Path) -> None:
+    """The first to be started finds another one that serves, which is gone before anybody asks it."""
+    tool = tmp_path / "kedge"
+    tool.write_text(
+        "#!/bin/sh\ncd $(dirname $0)\n"
+        "case $1 in\n"
+        "agent) mkdir first 2>/dev/null && exit; touch serves; exec sleep 60;;\n"
+        "status) test -e serves && echo '{}' || exit 3;;\n"
+        "esac\n"
+    )
+    tool.chmod(0o755)
+    agents = Agents(VirtualShell(), str(tool), None)
+    begin = time.monotonic()
+    agents.start(["n1"])
+    try:
+        assert time.monotonic() - begin < 10 and agents.running(["n1"]) == ["n1"] and agents.unanswered() == []
+    finally:
+        agents.end()
+
+
+def test_the_start_of_agents_tells_who_has_not_answered_yet(tmp_path: Path) -> None:
+    tool = tmp_path / "kedge"
+    tool.write_text("#!/bin/sh\n[ $1 = agent ] && exec sleep 60\n[ $KEDGE_NODE = n1 ] || [ -e $0.goes ] || exit 3\necho '{}'\n")
+    tool.chmod(0o755)
+    agents = Agents(VirtualShell(), str(tool), None)
+    start = threading.Thread(target=agents.start, args=(["n1", "n2"],))
+    start.start()
+    try:
+        until(lambda: agents.unanswered() == ["n2"])
+        (tmp_path / "kedge.goes").touch()
+        start.join()
+        assert agents.unanswered() == []
+    finally:
+        agents.end()
+
+
 def test_a_look_ahead_tells_who_has_not_answered_yet(tmp_path: Path) -> None:
     tool = tmp_path / "kedge"
     tool.write_text('#!/bin/sh\n[ $KEDGE_NODE = n1 ] || sleep 2\necho \'{"node": "", "knows_job": true, "silent_nodes": ["n3"], "names": []}\'\n')

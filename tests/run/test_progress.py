@@ -87,4 +87,4 @@ def test_a_job_that_goes_back_makes_progress_from_there(machine: Machine, level:
     report, log = machine.run("--launcher=openmpi", "--no-progress=1", *application, expect=1)
     assert [attempt["advanced"] for attempt in report["attempts"]] == [True, True, False]
     assert "safe until then: sim 50" in log and "safe until then: sim 42" in log
-    assert report["versions"] == {"sim": 42} and "newest complete: sim 42" in log
+    assert report["versions"] == {"sim": 42} and "newest in the store: sim 42" in log

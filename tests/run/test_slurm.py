@@ -109,8 +109,8 @@ def test_the_job_script_of_the_operations_page_ends_and_continues(cluster: Clust
     cluster.run("scancel", "--batch", "--signal=USR1", job)
     until(lambda: "out of time" in text(output))
     assert "heat3d: halted at step" in text(output), text(output)
-    until(lambda: re.search(r"out of time: .*newest complete: heat3d \d+\n", text(output)))
-    last = int(re.findall(r"out of time: .*newest complete: heat3d (\d+)\n", text(output))[-1])
+    until(lambda: re.search(r"out of time: .*newest in the store: heat3d \d+\n", text(output)))
+    last = int(re.findall(r"out of time: .*newest in the store: heat3d (\d+)\n", text(output))[-1])
     (machine.folder / "steps").write_text(str(last + 200))
     until(lambda: "PENDING" in cluster.run("squeue", "-h", "-o", "%T") or "finished:" in text(output))
     # A requeued job waits for two minutes in a real cluster. Here nobody has the time, but it must not begin in the second of the requeue:

@@ -70,6 +70,8 @@ def test_a_live_agent_keeps_what_it_has(store: Path, run_folder: Path) -> None:
     (node,) = clean()
     assert node["state"] == "in use" and "live agent" in node["why"] and f"kedge agent --stop --set node.name={node['node']} lets" in node["why"]
     assert kedge_json("status")["jobs"] and run_folder.exists()
+    for job in ("climate", "another"):  # which of them it has the agent knows
+        assert clean(job)[0]["state"] == "in use" and "kedge status says what it has" in clean(job)[0]["why"]
 
 
 def test_what_a_dead_agent_left_is_freed(store: Path, run_folder: Path) -> None:
@@ -113,6 +115,42 @@ def test_an_only_copy_goes_only_where_that_is_meant(run_folder: Path) -> None:
     kill_agent()
     (node,) = clean("--discard-only-copies")
     assert node["state"] == "freed" and not run_folder.exists()
+
+
+def test_an_only_copy_gets_to_the_store_as_it_is_said(run_folder: Path) -> None:
+    take("here", 1, Level.LOCAL, schedule_store=0)
+    kill_agent()
+    (node,) = clean(expect=1)
+    (command,) = re.findall(r"kedge (drain .*) carries them to the store", node["why"])
+    kedge(*command.split())
+    kill_agent()
+    assert clean()[0]["state"] == "freed" and kedge_json("ls")["versions"][0]["version"] == 1
+
+
+# On a /dev/shm of its own: notes of other launches are not ours.
+NOTES = """
+mount -t tmpfs none /dev/shm
+notes=/dev/shm/kedge-$(id -u)
+mkdir -m 700 $notes
+touch $notes/jobs-gone $notes/refusal-gone $notes/jobs-gone.4711 $notes/jobs-live $notes/else
+KEDGE_RUN_LAUNCH=live sleep 60 & launch=$!
+"$0" clean --dry-run
+"$0" clean --node another
+ls $notes
+"$0" clean --json
+ls $notes
+kill $launch
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root mounts")
+def test_notes_of_a_killed_run_are_freed() -> None:
+    done = subprocess.run(["unshare", "--mount", "bash", "-c", NOTES, str(KEDGE)], capture_output=True, text=True, timeout=60, check=True)
+    shown, kept, rest = done.stdout.partition("nothing is left here\n")
+    assert shown.count("of a launch of kedge run that has ended: would be freed") == 3 and kept
+    before, told, after = rest.partition('{"')
+    assert before.split() == ["else", "jobs-gone", "jobs-gone.4711", "jobs-live", "refusal-gone"]
+    assert told and after.splitlines()[1:] == ["else", "jobs-live"], done.stdout
 
 
 def test_what_no_store_confirms_is_an_only_copy(store: Path, run_folder: Path) -> None:

@@ -56,6 +56,7 @@ def test_it_asks_shows_and_removes(store: Path) -> None:
     shown = kedge_json("rm", "climate/heat", "--dry-run")
     assert obstacles(shown) == {30: "", 20: ""} and not shown["removed"] and shown["bytes"] == 2 * 195
     assert "nothing was changed" in kedge("rm", "climate", "--dry-run").stdout
+    assert 'no job is called "heat"; a checkpoint is: say climate/heat' in " ".join(kedge("rm", "heat", "--yes", expect=1).stderr.split())
     code, text = at_a_terminal("n", "rm", "climate/heat@20")
     assert code == 1 and "Remove 1 version, 195 B of climate/heat@20 for good?" in text
     assert versions() == [("heat", 30), ("heat", 20), ("other", 1)], "nothing has changed so far"

@@ -544,6 +544,21 @@ def test_a_job_without_an_agent_is_known(store: Path) -> None:
     assert kedge("wait", "climate").stdout == "everything is durable\n"
 
 
+def test_wait_names_what_is_not_meant_for_the_store(store: Path) -> None:
+    data = np.zeros(10)
+    with Context("climate", settings={"schedule.store": 0}) as context:
+        context.protect(0, data)
+        for version in (40, 50):
+            context.checkpoint("heat", version)
+    text = " ".join(kedge("wait").stdout.split())
+    assert "durable" not in text and "not meant for it, by schedule.store, and only on nodes: climate/heat@50;" in text
+    assert kedge_json("wait", "climate")["not_for_the_store"] == ["climate/heat@50"]
+    assert kedge("wait", "--level", "local").stdout == "everything is at level local that is to get there\n"
+    kedge("drain", "--job", "climate")
+    assert kedge("wait").stdout == "everything is durable\n"
+    assert kedge_json("ls", "climate/heat")["versions"][0]["version"] == 50
+
+
 def test_wait_tells_of_a_flush_that_failed_before(store: Path) -> None:
     names = store / "jobs" / "climate" / "names"
     names.rename(names.with_name("away"))

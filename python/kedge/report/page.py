@@ -168,8 +168,7 @@ def _launches(job: Job) -> list[Content]:
         nodes = ", ".join(launch.nodes[:6]) + (f" and {len(launch.nodes) - 6} more" if len(launch.nodes) > 6 else "")
         how = "was ended" if launch.was_ended else f"exit code {launch.exit_code}"
         dead = "; ".join(f"{node}: {why}" for node, why in launch.dead.items())
-        is_last = launch.exit_code == 0 and not launch.was_ended  # kedge run asks no more what it has brought
-        advanced = "yes" if launch.advanced else "" if is_last else "no"
+        advanced = "yes" if launch.advanced else "no"
         rows.append([str(launch.number), nodes, span(launch.seconds), how, advanced, dead, before])
     head = ["Launch", "Nodes", "Lasted", "End", "A newer version", "Nodes left out", "Beforehand"]
     listed = table(head, rows, (0, 2), count(len(rows), "launch", "launches"), is_open=len(rows) <= _OPEN_MAX)

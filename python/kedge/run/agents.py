@@ -55,6 +55,7 @@ class Agents:
         self._note_killed()
         for node in names:
             self._steps[node] = self._start_one(node)
+        self._asked, self._silent = list(names), []
         with ThreadPoolExecutor(_PARALLEL) as pool:
             list(pool.map(self._await_answer, names))
 
@@ -65,10 +66,13 @@ class Agents:
     def _await_answer(self, node: str) -> None:
         end = time.monotonic() + _START_SECONDS
         while time.monotonic() < end:
-            has_failed = self._steps[node].poll() not in (None, 0)  # 0: another one serves
-            if self.status(node) is not None or has_failed:
-                return
+            code = self._steps[node].poll()
+            if self.status(node) is not None or code not in (None, 0):
+                break
+            if code == 0:  # another one served then, and has left since
+                self._steps[node] = self._start_one(node)
             time.sleep(0.1)
+        self._asked.remove(node)
 
     def _note_killed(self) -> None:
         self._killed |= {node for node, step in self._steps.items() if step.poll() not in (None, 0)}  # 0: another one serves
@@ -108,7 +112,8 @@ class Agents:
         return any(entry["scheme"] != "none" for entry in entries), newest_among(survivors)
 
     def unanswered(self) -> list[str]:
-        """Of the look ahead under way: nodes that did not answer the one before, which it waits for, or else its own."""
+        """Of the start or the look ahead under way: nodes whose agents do not answer yet; nodes that did not answer the look ahead
+        before, which the one now waits for, come first."""
         return list(self._silent or self._asked)
 
     def look_ahead(

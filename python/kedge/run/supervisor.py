@@ -118,6 +118,7 @@ class Supervisor:
         self._allocation, self._limits, self._output, self._say = allocation, limits, output, say
         self._report = Report(job)
         self._stages = Stages(say)
+        self._safe: Newest | None = None  # before the attempt under way, or that which has ended last
         self._halting = False  # by us: the allocation ends
 
     def run(self) -> Report:
@@ -136,7 +137,7 @@ class Supervisor:
 
     def _loop(self) -> None:
         answers = self._ask(self._nodes.in_use)
-        versions = self._newest(answers, self._nodes.in_use)
+        self._safe = self._newest(answers, self._nodes.in_use)
         idle_attempts = 0
         self._find_dead({}, answers)
         while True:
@@ -146,7 +147,7 @@ class Supervisor:
             if self._staging:
                 with self._stages.stage("staging agents are started"):
                     self._staging.start()
-            with self._stages.stage("agents are started"):
+            with self._stages.stage("agents are started", self._agents.unanswered):
                 self._agents.start(self._nodes.in_use)
             with self._stages.stage("nodes are asked what a launch finds", self._agents.unanswered):
                 found = self._look_ahead()
@@ -163,6 +164,9 @@ class Supervisor:
             after = self._newest(answers, left)
             how = describe(attempt)
             told_to_exit = self._was_told_to_exit(answers, left)
+            if first:
+                self._safe = before_attempt(after, first)
+            attempt.advanced = has_advanced(self._safe, after)
             if attempt.exit_code == 0 and not attempt.ended:
                 if self._launcher.replaces_nodes:
                     attempt.dead = self._say_dead(self._health.dead_among(left, answers))
@@ -172,14 +176,11 @@ class Supervisor:
                 return self._out_of_time(f"the application {how} when it was asked to stop")
             if told_to_exit:
                 return self._halted(f"; the application {how}")
-            if first:
-                versions = before_attempt(after, first)
-            attempt.advanced = has_advanced(versions, after)
-            versions = after if after is not None else versions
+            self._safe = after if after is not None else self._safe
             idle_attempts = 0 if attempt.advanced else idle_attempts + 1
             # Some of it may be gone with the nodes that died: the look ahead tells what is left.
             self._say(f"attempt {attempt.number} {how} after {attempt.seconds:.0f} s, "
-                      + (f"safe until then: {show(numbers(versions))}" if attempt.advanced else "without progress"))
+                      + (f"safe until then: {show(numbers(self._safe))}" if attempt.advanced else "without progress"))
             # Where nodes have versions, the job goes on without a store.
             is_first = attempt.number == 1 and not attempt.advanced and not attempt.ended and not (found and found.versions)
             if is_first and (trouble := self._agents.why_no_store(attempt.nodes[0])):
@@ -415,8 +416,10 @@ class Supervisor:
         report = self._report
         report.outcome, report.reason, report.exit_code = outcome, reason, int(code)
         report.versions = numbers(stored)
+        if report.attempts:  # its last versions may have come to the store since
+            report.attempts[-1].advanced |= has_advanced(self._safe, stored)
         report.after = self._stages.take()
-        self._say(f"{outcome}: {reason}; newest complete: {show(report.versions)}")
+        self._say(f"{outcome}: {reason}; newest in the store: {show(report.versions)}")
 
 
 def _of(answers: Mapping[str, Answer], nodes: list[str]) -> list[Answer]:

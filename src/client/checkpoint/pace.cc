@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "schedule/schedule.h"
 
 namespace kedge::client {
@@ -103,7 +104,15 @@ Status Pace::Hear(const Told& told) {
 }
 
 Result<bool> Pace::IsDue(std::unique_lock<std::mutex>& lock) {
-  if (always_due_) return true;
+  if (always_due_) {
+    // Once may be meant.
+    if (core_->rank() == 0 && always_due_calls_ < 2 && ++always_due_calls_ == 2) {
+      LogWarning("client",
+                 "a checkpoint is due at each call, since schedule.interval is not set: set it (for example "
+                 "KEDGE_SCHEDULE_INTERVAL=60s), or schedule.adapt = true");
+    }
+    return true;
+  }
   KEDGE_RETURN_IF_ERROR(Ask(lock));
   if (!due_) ++core_->statistics.checkpoints_not_due;
   return due_;

@@ -74,6 +74,7 @@ class Pace {
   int64_t began_ns_ = 0;             // of the present interval
   int64_t checkpoint_ended_ns_ = 0;  // of the newest one; 0: none yet
   bool always_due_ = false;          // rank 0 has no interval
+  int always_due_calls_ = 0;         // until it is told of
   bool due_ = false;
   bool exit_ = false;
 };

@@ -335,7 +335,7 @@ Result<Heap::Saved> Heap::ReadSaved(const ImageRecord& image) {
                           saved.address % (kLargePageUnits * kUnitBytes) == 0 && saved.address < uint64_t{1} << 56;
   if (!is_address) return corrupt(fmt::format("'{}' is no address", *note));
   for (const Region& region : image.regions) {
-    if (region.kind == RegionKind::kMemory && region.id <= kBlockIdMax) {
+    if (IsHeapBlock(region)) {
       saved.regions[static_cast<uint64_t>(int64_t{region.id} - std::numeric_limits<int>::min())] = &region;
     }
   }

@@ -30,8 +30,6 @@
 
 namespace kedge::client {
 
-inline constexpr char kHeapKey[] = "kedge.heap";
-
 class Heap {
  public:
   // `group` outlives the heap: the default one.

@@ -50,6 +50,8 @@ Status ReadOverrides(std::string_view lines, ConfigSources* sources) {
 }
 
 constexpr Duration kAskAgainPause = std::chrono::milliseconds(200);
+// After a launcher was killed its ranks end by themselves, but for a moment they live, and so does the job's holder.
+constexpr Duration kOrphansPatience = std::chrono::seconds(5);
 // In seconds: file systems round the times of files.
 constexpr double kClockSlack = 2;
 
@@ -167,6 +169,10 @@ Status Acquire(const Core& core, const Catalog& catalog, const std::vector<Known
     request.wait = LeasePatience(holder->record.lease_seconds);
     LogWarning("client", "job {}: waiting up to {} to see whether the lease of attempt {} on {} is renewed", request.job,
                FormatDuration(request.wait), holder->record.attempt, holder->record.host);
+  } else if (holder && holder->life == Life::kLives) {
+    request.wait = kOrphansPatience;
+    LogWarning("client", "job {}: attempt {} is alive ({}): waiting up to {} for it to end", request.job, holder->record.attempt,
+               holder->why, FormatDuration(request.wait));
   }
   LeaseWatch watch;
   NoteFormer(catalog, on_nodes, &watch, request.wait);
@@ -199,9 +205,9 @@ Status MissedStore(const Core& core, const std::vector<KnownJob>& going_on) {
   for (const KnownJob& job : going_on) ids.push_back(job.store_id.ToHex());
   return Status(
       Code::kUnavailable,
-      fmt::format("no store lies at {}, where these nodes know job '{}' from the store {}; nothing is made there. Mount "
-                  "that store, or move it back; if it was removed on purpose, end this run and launch once with "
-                  "store.create = \"anew\", which makes another and has the job begin anew",
+      fmt::format("no store lies at {} any more, where these nodes know job '{}' from one. If it was removed on purpose, end "
+                  "this run and launch once with KEDGE_STORE_CREATE=anew: the job begins anew in another. Otherwise mount it, or "
+                  "move it back (its id is {})",
                   core.store->description(), core.job.job, fmt::join(ids, " or ")));
 }
 
@@ -239,10 +245,11 @@ Status StartWithoutStore(Core* core, const std::vector<KnownJob>& known, const S
   AttemptRecord record = RecordOf(OwnRequest(*core), job.store_id, start->attempt);
   record.beside = Beside(job, start->attempt);
   start->unrecorded = AsText(Encoded(record));
-  LogWarning("client",
-             "the store cannot be had, so job '{}' goes on as attempt {} with what its nodes have; until the store is there no "
-             "version gets to it: {}",
-             core->job.job, start->attempt, why.message());
+  LogWarning(
+      "client",
+      "the store cannot be had: {}. Until it can, job '{}' goes on with what its nodes have, and no version gets to it (as "
+      "attempt {}: the number leaps, so that nobody else has it)",
+      why.message(), core->job.job, start->attempt);
   return Status::Ok();
 }
 

@@ -19,9 +19,6 @@
 
 namespace kedge::client {
 
-// Regions with ids up to this are blocks of the heap, in versions that have one.
-inline constexpr int kBlockIdMax = -(1 << 30);
-
 // Memory that is somewhere else, or of another length, each time that it is asked for.
 struct MovingMemory {
   int (*locate)(void* user, void** address, size_t* count) = nullptr;

@@ -27,7 +27,7 @@ Result<std::vector<SavedPart>> Redistribution::ReadShare() {
     KEDGE_ASSIGN_OR_RETURN(auto image, opener_->Open(name_, candidate_, rank));
     for (const Region& region : image->record().regions) {
       if (region.kind == RegionKind::kFile) continue;
-      if (region.kind == RegionKind::kMemory && region.id <= kBlockIdMax) return CannotBeTakenApart("memory of kedge_alloc");
+      if (IsHeapBlock(region)) return CannotBeTakenApart("memory of kedge_alloc");
       parts.push_back({rank, region});
     }
     // What came from other nodes takes room here, which the next one may need.

@@ -340,7 +340,7 @@ Status Restarter::CheckAll() {
   }
   if (RestoresHeap()) KEDGE_RETURN_IF_ERROR(core_->heap.Check(image_->record()));
   for (const Region& saved : image_->record().regions) {
-    if (saved.kind == RegionKind::kFile || (saved.kind == RegionKind::kMemory && saved.id <= kBlockIdMax)) continue;
+    if (saved.kind == RegionKind::kFile || IsHeapBlock(saved)) continue;
     if (core_->regions.current().Find(saved.id) == nullptr) {
       LogWarning("client", "rank {}: region {} of {} bytes is in the checkpoint, but not protected: it is left out",
                  core_->rank(), saved.id, saved.bytes);
@@ -357,21 +357,21 @@ Status Restarter::OpenAndCheck(const std::string& name, const RestoreCandidate& 
 
 Status Restarter::TryRedistributed(const std::string& name, const RestoreCandidate& candidate) {
   Redistribution redistribution(core_, &opener_, name, candidate);
+  const auto explain = [&](const Status& status) {
+    if (status.code() != Code::kMismatch) return status;
+    return Status(status.code(), fmt::format("version {} was taken by {} ranks, and this job has {}; {}: run it with as many, or "
+                                             "protect the same arrays; a run with another input needs another job.name",
+                                             candidate.version, candidate.ranks, core_->ranks(), status.message()));
+  };
   const auto share = redistribution.ReadShare();
-  KEDGE_RETURN_IF_ERROR(Agree(share.status()));
+  KEDGE_RETURN_IF_ERROR(explain(Agree(share.status())));
   KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> all, core_->collective.AllGather(EncodeParts(*share)));
   std::vector<SavedPart> parts;
   for (const std::string& one : all) {
     KEDGE_ASSIGN_OR_RETURN(std::vector<SavedPart> told, DecodeParts(one));
     std::ranges::move(told, std::back_inserter(parts));
   }
-  const Status planned = Agree(redistribution.Plan(std::move(parts)));
-  if (!planned.ok()) {
-    return Status(planned.code(),
-                  fmt::format("version {} was taken by {} ranks, and this job has {}; {}: run it with as many, or "
-                              "protect the same arrays; a run with another input needs another job.name",
-                              candidate.version, candidate.ranks, core_->ranks(), planned.message()));
-  }
+  KEDGE_RETURN_IF_ERROR(explain(Agree(redistribution.Plan(std::move(parts)))));
   const Status read = Agree(redistribution.Read([this](const OpenImage& image) { Count(image); }));
   restored_ = {core_->catalog->id(), core_->job.job, name, candidate.version, candidate.attempt, candidate.take};
   return read;

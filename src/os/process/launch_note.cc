@@ -9,6 +9,7 @@
 #include <cctype>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -22,6 +23,8 @@ namespace {
 constexpr size_t kLaunchBytesMax = 64;
 constexpr std::string_view kRefusal = "refusal";
 constexpr std::string_view kJobs = "jobs";
+constexpr std::string_view kLaunchVariable = "KEDGE_RUN_LAUNCH=";
+constexpr size_t kEnvironmentBytesMax = 8 << 20;
 
 // Beside the run folders of nodes.
 std::string NotesFolder() {
@@ -42,6 +45,22 @@ std::atomic<bool> has_refusal = false;
 
 bool HasFolder() {
   return MakeFolders(PrivateFileSystem(), NotesFolder(), 0700, /*durable=*/false).ok();
+}
+
+// Of all processes whose environment this one may read.
+std::set<std::string> LiveLaunches(const std::vector<FolderEntry>& processes) {
+  std::set<std::string> launches;
+  for (const FolderEntry& process : processes) {
+    if (process.name.find_first_not_of("0123456789") != std::string::npos) continue;
+    const auto environment = ReadFile(SystemFileSystem(), fmt::format("/proc/{}/environ", process.name), kEnvironmentBytesMax);
+    if (!environment.ok()) continue;  // another user's, or gone
+    for (std::string_view left = *environment; !left.empty();) {
+      const std::string_view variable = left.substr(0, left.find('\0'));
+      if (variable.starts_with(kLaunchVariable)) launches.emplace(variable.substr(kLaunchVariable.size()));
+      left.remove_prefix(std::min(left.size(), variable.size() + 1));
+    }
+  }
+  return launches;
 }
 
 }  // namespace
@@ -69,6 +88,24 @@ void NoteJob(const std::string& job, uint32_t attempt) {
   const std::string line = ToText(Json{{"opened", job}, {"attempt", attempt}}) + '\n';
   // At once, beside the lines of other ranks.
   if (notes.ok()) (void)!write(notes->get(), line.data(), line.size());
+}
+
+std::vector<std::string> NotesNobodyReads() {
+  // The notes first: a launch that begins meanwhile has none among them.
+  const auto entries = PrivateFileSystem().List(NotesFolder());
+  const auto processes = SystemFileSystem().List("/proc");
+  if (!entries.ok() || !processes.ok()) return {};
+  const std::set<std::string> live = LiveLaunches(*processes);
+  std::vector<std::string> left;
+  for (const FolderEntry& entry : *entries) {
+    const size_t dash = entry.name.find('-');
+    if (entry.kind != FileKind::kFile || dash == std::string::npos) continue;
+    const std::string kind = entry.name.substr(0, dash);
+    // Behind a dot stands who was about to read it.
+    const std::string launch = entry.name.substr(dash + 1, entry.name.find('.') - dash - 1);
+    if ((kind == kRefusal || kind == kJobs) && !live.contains(launch)) left.push_back(JoinPath(NotesFolder(), entry.name));
+  }
+  return left;
 }
 
 }  // namespace kedge::os

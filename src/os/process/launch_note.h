@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 
@@ -21,5 +22,9 @@ void TakeBackRefusal();
 // Adds the job, which this rank has opened and holds as `attempt`, to those of the launch. Nothing where the above writes
 // nothing.
 void NoteJob(const std::string& job, uint32_t attempt);
+
+// The notes of launches of this user that nobody is going to read: no process here that may be looked at is of such a launch.
+// Their paths; empty where processes or notes cannot be listed.
+std::vector<std::string> NotesNobodyReads();
 
 }  // namespace kedge::os
