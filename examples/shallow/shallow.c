@@ -33,7 +33,7 @@ typedef struct {
 } basin;
 
 static const double kTimeStep = 0.5;
-static const int kStepsOfLog = 100; /* from line to line */
+static const int kStepsOfLog = 10; /* from line to line */
 
 static void fail(const char* what, const char* why) {
   fprintf(stderr, "shallow: %s: %s\n", what, why);

@@ -13,7 +13,7 @@ program shallow
 
   real(real64), parameter :: time_step = 0.5_real64
   integer, parameter :: of_step = 0, of_time = 1, of_height = 2, of_along = 3, of_across = 4, of_log = 5
-  integer, parameter :: steps_of_log = 100  ! from line to line
+  integer, parameter :: steps_of_log = 10  ! from line to line
   integer :: side, steps, rows, first, below, above, rank, status, version, ierror
   character(len=:), allocatable :: folder
   real(real64), allocatable, target :: height(:, :), along(:, :), across(:, :)
