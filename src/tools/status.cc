@@ -1,6 +1,13 @@
 // kedge status: what the node's agent is doing now.
-#include <cstdio>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "base/json.h"
 #include "tools/agent_connection.h"
 #include "tools/command.h"
 #include "tools/status_view.h"
@@ -8,15 +15,40 @@
 namespace kedge::tools {
 namespace {
 
-Outcome ShowStatus(const ConfigOptions& options, bool json, bool groups) {
-  KEDGE_ASSIGN_OR_RETURN(const Config config, options.Load());
+struct Options {
+  ConfigOptions config;
+  std::string job;  // empty: all
+  bool json = false;
+  bool groups = false;
+};
+
+// Without jobs, and processes of jobs, that have another name.
+Result<std::string> OfJob(const std::string& status, const std::string& job) {
+  if (job.empty()) return status;
+  Json shown = Json::parse(status);
+  std::vector<std::string> names;
+  for (const Json& known : shown.at("jobs")) names.push_back(known.at("job"));
+  if (std::ranges::find(names, job) == names.end()) {
+    return Status(Code::kNotFound, fmt::format("this node has no job \"{}\"; it has: {}", job,
+                                               names.empty() ? "none" : fmt::to_string(fmt::join(names, ", "))));
+  }
+  for (const char* const list : {"jobs", "sessions"}) {
+    auto& entries = shown.at(list).get_ref<Json::array_t&>();
+    std::erase_if(entries, [&](const Json& entry) { return entry.at("job") != job; });
+  }
+  return ToText(shown);
+}
+
+Outcome ShowStatus(const Options& options) {
+  KEDGE_ASSIGN_OR_RETURN(const Config config, options.config.Load());
   KEDGE_ASSIGN_OR_RETURN(const AgentConnection agent, ConnectToAgent(config, false));
-  KEDGE_ASSIGN_OR_RETURN(const std::string status, AskForStatus(agent));
-  if (json) {
+  KEDGE_ASSIGN_OR_RETURN(const std::string all, AskForStatus(agent));
+  KEDGE_ASSIGN_OR_RETURN(const std::string status, OfJob(all, options.job));
+  if (options.json) {
     std::puts(status.c_str());
     return kExitOk;
   }
-  KEDGE_ASSIGN_OR_RETURN(const std::string text, groups ? GroupsText(status) : StatusText(status, {}));
+  KEDGE_ASSIGN_OR_RETURN(const std::string text, options.groups ? GroupsText(status) : StatusText(status, {}));
   std::fputs(text.c_str(), stdout);
   return kExitOk;
 }
@@ -25,16 +57,15 @@ Outcome ShowStatus(const ConfigOptions& options, bool json, bool groups) {
 
 Command StatusCommand() {
   return {"status", "show what this node's agent is doing: tiers, processes, flushes, versions", [](CLI::App& app) {
-            auto options = std::make_shared<ConfigOptions>();
-            auto json = std::make_shared<bool>(false);
-            options->AddTo(app);
-            auto groups = std::make_shared<bool>(false);
-            app.add_flag("--json", *json, "print JSON");
-            app.add_flag("--groups", *groups, "print which nodes protect each other, by job");
+            auto options = std::make_shared<Options>();
+            options->config.AddTo(app);
+            app.add_option("--job,job", options->job, "only this job, and its processes")->type_name("NAME");
+            app.add_flag("--json", options->json, "print JSON");
+            app.add_flag("--groups", options->groups, "print which nodes protect each other, by job");
             app.footer(
                 "Exit code 3 when no agent runs for the node; KEDGE_NODE or --set node.name=... chooses another node.\n"
-                "Examples:\n  kedge status\n  kedge status --groups");
-            return [options, json, groups] { return ShowStatus(*options, *json, *groups); };
+                "Examples:\n  kedge status\n  kedge status climate --groups");
+            return [options] { return ShowStatus(*options); };
           }};
 }
 

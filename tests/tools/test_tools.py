@@ -522,6 +522,11 @@ def test_wait_and_status_with_an_agent(store: Path) -> None:
     status = kedge_json("status")
     assert status["tiers"][0]["slots"] > 0
     assert "pool" in kedge("status").stdout
+    assert [job["job"] for job in kedge_json("status", "climate")["jobs"]] == ["climate"]
+    with Context("another"):
+        assert "climate" in kedge("status").stdout and "climate" not in kedge("status", "another").stdout
+        assert {session["job"] for session in kedge_json("status", "--job=another")["sessions"]} == {"another"}
+    assert 'has no job "nosuch"; it has: ' in kedge("status", "nosuch", expect=1).stderr
     assert "pool" in kedge("top", "--once").stdout
 
 
