@@ -75,6 +75,7 @@ enum {
 
 typedef int FMI_Op;
 enum {
+  FMI_OP_NULL = -1,
   FMI_SUM = 0, /* and FMI_PROD: of numbers, complex ones too */
   FMI_PROD = 1,
   FMI_MIN = 2, /* and FMI_MAX: of numbers that are not complex */
@@ -173,7 +174,7 @@ KEDGE_API int FMI_Get_count(const FMI_Status* status, FMI_Datatype type, int* co
 
 /* All ranks of the communicator make these calls in the same order, with the same counts, types, operations and roots. The order
  * in which numbers are combined depends on the number of ranks alone: a call that is made again has the same result, to the last
- * bit. Types of the program are for all calls but those that combine numbers.
+ * bit. The language's operations are for types of the language; operations of the program are for all types.
  * FMI_IN_PLACE as `sent` means: what this rank gives lies where it receives (FMI_Reduce and FMI_Gather: on the root alone). */
 KEDGE_API int FMI_Barrier(FMI_Comm comm);
 KEDGE_API int FMI_Bcast(void* data, int count, FMI_Datatype type, int root, FMI_Comm comm);
@@ -204,6 +205,25 @@ KEDGE_API int FMI_Alltoallv(const void* sent, const int* sent_counts, const int*
                             FMI_Comm comm);
 /* Of the ranks from 0 to this one. */
 KEDGE_API int FMI_Scan(const void* sent, void* received, int count, FMI_Datatype type, FMI_Op op, FMI_Comm comm);
+
+/* ---- Operations of the program ---------------------------------------------------------------------------------- */
+
+/* inout[i] = in[i] op inout[i], for *count elements of *type, as they lie in the program's memory. `in` has what comes of lower
+ * ranks. The function calls nothing of FMI that communicates. */
+typedef void FMI_User_function(void* in, void* inout, int* count, FMI_Datatype* type);
+/* The same with a state of the program, and a count that fits an int, too. */
+typedef void FMI_User_function_x(void* in, void* inout, size_t count, FMI_Datatype type, void* state);
+/* For all calls that combine elements, of any type that is committed. The operation is associative; with `commute` 0 elements are
+ * combined in the order of ranks.
+ *
+ * Operations are a rank's own, and functions of its process: they are no part of checkpoints. A rank that lives keeps them; one
+ * that is started again makes those that it makes before its first FMI_Loop, with the same handles. */
+KEDGE_API int FMI_Op_create(FMI_User_function* function, int commute, FMI_Op* made);
+KEDGE_API int FMI_Op_create_x(FMI_User_function_x* function, void* state, int commute, FMI_Op* made);
+KEDGE_API int FMI_Op_free(FMI_Op* op);
+KEDGE_API int FMI_Op_commutative(FMI_Op op, int* commute);
+/* inout[i] = in[i] op inout[i], of this rank alone. */
+KEDGE_API int FMI_Reduce_local(const void* in, void* inout, int count, FMI_Datatype type, FMI_Op op);
 
 /* ---- Communicators ---------------------------------------------------------------------------------------------- */
 

@@ -67,7 +67,7 @@ Status Collectives::Broadcast(void* data, size_t bytes, uint32_t root) {
   return Broadcast(Call::kBcast, data, bytes, root);
 }
 
-Status Collectives::Reduce(void* data, size_t count, size_t element_bytes, Combine combine, uint32_t root) {
+Status Collectives::Reduce(void* data, size_t count, size_t element_bytes, const Combine& combine, uint32_t root) {
   const uint32_t ranks = channel_.ranks();
   const uint32_t place = (channel_.rank() + ranks - root) % ranks;
   const size_t bytes = count * element_bytes;
@@ -82,7 +82,14 @@ Status Collectives::Reduce(void* data, size_t count, size_t element_bytes, Combi
   return Status::Ok();
 }
 
-Status Collectives::Allreduce(void* data, size_t count, size_t element_bytes, Combine combine) {
+Status Collectives::ReduceInOrder(void* data, size_t count, size_t element_bytes, const Combine& combine, uint32_t root) {
+  KEDGE_RETURN_IF_ERROR(Reduce(data, count, element_bytes, combine, 0));
+  if (root == 0) return Status::Ok();
+  if (channel_.rank() == 0) return Send(Call::kReduce, root, data, count * element_bytes);
+  return channel_.rank() == root ? Receive(Call::kReduce, 0, data, count * element_bytes) : Status::Ok();
+}
+
+Status Collectives::Allreduce(void* data, size_t count, size_t element_bytes, const Combine& combine) {
   KEDGE_RETURN_IF_ERROR(Reduce(data, count, element_bytes, combine, 0));
   return Broadcast(data, count * element_bytes, 0);
 }
@@ -169,7 +176,7 @@ Status Collectives::Exchange(const void* sent, const Offsets& sent_offsets, void
 }
 
 // From rank to rank, so that numbers are combined in their order.
-Status Collectives::Scan(void* data, size_t count, size_t element_bytes, Combine combine) {
+Status Collectives::Scan(void* data, size_t count, size_t element_bytes, const Combine& combine) {
   const size_t bytes = count * element_bytes;
   const uint32_t rank = channel_.rank();
   if (rank > 0) {

@@ -26,8 +26,11 @@ class Collectives {
   Status Barrier();
   Status Broadcast(void* data, size_t bytes, uint32_t root);
   // `data` holds this rank's numbers, and on the root the result afterwards; elsewhere it is undefined.
-  Status Reduce(void* data, size_t count, size_t element_bytes, Combine combine, uint32_t root);
-  Status Allreduce(void* data, size_t count, size_t element_bytes, Combine combine);
+  Status Reduce(void* data, size_t count, size_t element_bytes, const Combine& combine, uint32_t root);
+  // The same, and numbers are combined in the order of ranks, whichever the root is.
+  Status ReduceInOrder(void* data, size_t count, size_t element_bytes, const Combine& combine, uint32_t root);
+  // In the order of ranks, as all below.
+  Status Allreduce(void* data, size_t count, size_t element_bytes, const Combine& combine);
   // `received` (null but on the root) has room for `bytes` of each rank. `sent` may lie at its own place there.
   Status Gather(const void* sent, void* received, size_t bytes, uint32_t root);
   Status Allgather(const void* sent, void* received, size_t bytes);
@@ -42,7 +45,7 @@ class Collectives {
   Status ScatterPieces(const void* sent, const Offsets& offsets, void* received, size_t bytes, uint32_t root);
   Status Exchange(const void* sent, const Offsets& sent_offsets, void* received, const Offsets& received_offsets);
   // data = that of rank 0 op ... op that of this rank.
-  Status Scan(void* data, size_t count, size_t element_bytes, Combine combine);
+  Status Scan(void* data, size_t count, size_t element_bytes, const Combine& combine);
   // The same as Allgather, for what ranks must agree on to have a communicator.
   Status Propose(const void* own, void* all, size_t bytes);
 

@@ -91,6 +91,37 @@ TEST_P(OfRanks, CombinesToTheSameBitEachTime) {
   for (const double sum : sums) EXPECT_EQ(sum, sums.front());
 }
 
+// into = into then from, as digits; what is in `from` afterwards does not count.
+void Append(void* into, void* from, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    auto& digits = static_cast<uint64_t*>(into)[i];
+    auto& more = static_cast<uint64_t*>(from)[i];
+    for (uint64_t left = more; left > 0; left /= 10) digits *= 10;
+    digits += more;
+    more = 999;
+  }
+}
+
+TEST_P(OfRanks, CombinesInTheOrderOfRanks) {
+  std::vector<uint64_t> until(GetParam() + 1);
+  for (uint32_t rank = 0; rank < GetParam(); ++rank) until[rank + 1] = until[rank] * 10 + rank + 1;
+  Run([&](Collectives& collectives, uint32_t rank) {
+    for (uint32_t root = 0; root < GetParam(); ++root) {
+      uint64_t data = rank + 1;
+      ASSERT_TRUE(collectives.ReduceInOrder(&data, 1, sizeof data, Append, root).ok());
+      if (rank == root) {
+        EXPECT_EQ(data, until.back());
+      }
+    }
+    uint64_t data = rank + 1;
+    ASSERT_TRUE(collectives.Allreduce(&data, 1, sizeof data, Append).ok());
+    EXPECT_EQ(data, until.back());
+    data = rank + 1;
+    ASSERT_TRUE(collectives.Scan(&data, 1, sizeof data, Append).ok());
+    EXPECT_EQ(data, until[rank + 1]);
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Collectives, OfRanks, ::testing::Values(1, 2, 3, 4, 7, 8));
 
 TEST(Collectives, NameRanksThatMakeDifferentCalls) {

@@ -40,7 +40,7 @@ void Each(void* into, const void* from, size_t count) {
 }
 
 template <typename T>
-Combine OfNumbers(FMI_Op op) {
+CombineNumbers OfNumbers(FMI_Op op) {
   switch (op) {
     case FMI_SUM: return Each<T, kSum>;
     case FMI_PROD: return Each<T, kProduct>;
@@ -51,17 +51,17 @@ Combine OfNumbers(FMI_Op op) {
 }
 
 template <typename T>
-Combine OfComplex(FMI_Op op) {
+CombineNumbers OfComplex(FMI_Op op) {
   return op == FMI_SUM ? Each<T, kSum> : op == FMI_PROD ? Each<T, kProduct> : nullptr;
 }
 
 template <typename T>
-Combine OfLocated(FMI_Op op) {
+CombineNumbers OfLocated(FMI_Op op) {
   return op == FMI_MINLOC ? Each<T, kLeastFirst> : op == FMI_MAXLOC ? Each<T, kGreatestFirst> : nullptr;
 }
 
 template <typename T>
-Combine OfBits(FMI_Op op) {
+CombineNumbers OfBits(FMI_Op op) {
   switch (op) {
     case FMI_BAND: return Each<T, kBitsOfBoth>;
     case FMI_BOR: return Each<T, kBitsOfEither>;
@@ -71,7 +71,7 @@ Combine OfBits(FMI_Op op) {
 }
 
 template <typename T>
-Combine OfTruth(FMI_Op op) {
+CombineNumbers OfTruth(FMI_Op op) {
   switch (op) {
     case FMI_LAND: return Each<T, kBoth>;
     case FMI_LOR: return Each<T, kEither>;
@@ -81,20 +81,20 @@ Combine OfTruth(FMI_Op op) {
 }
 
 template <typename T>
-Combine OfIntegers(FMI_Op op) {
-  if (const Combine truth = OfTruth<T>(op); truth != nullptr) return truth;
-  const Combine bits = OfBits<T>(op);
+CombineNumbers OfIntegers(FMI_Op op) {
+  if (const CombineNumbers truth = OfTruth<T>(op); truth != nullptr) return truth;
+  const CombineNumbers bits = OfBits<T>(op);
   return bits != nullptr ? bits : OfNumbers<T>(op);
 }
 
 struct Language {
   size_t bytes;
   size_t alignment;
-  Combine (*combine)(FMI_Op op);
+  CombineNumbers (*combine)(FMI_Op op);
 };
 
 template <typename T>
-constexpr Language Of(Combine (*combine)(FMI_Op op)) {
+constexpr Language Of(CombineNumbers (*combine)(FMI_Op op)) {
   return {sizeof(T), alignof(T), combine};
 }
 
@@ -139,7 +139,7 @@ size_t AlignmentOf(FMI_Datatype type) {
   return kLanguage[type].alignment;
 }
 
-Combine CombineOf(FMI_Datatype type, FMI_Op op) {
+CombineNumbers CombineOf(FMI_Datatype type, FMI_Op op) {
   return IsOfLanguage(type) ? kLanguage[type].combine(op) : nullptr;
 }
 

@@ -39,6 +39,7 @@ Buffer Objects::Encode() const {
   communicators.Encode(&encoder);
   groups.Encode(&encoder, EncodeGroup);
   types.Encode(&encoder, EncodeType);
+  operations.EncodeNumbers(&encoder);
   encoder.Finish();
   return encoded;
 }
@@ -49,6 +50,8 @@ Status Objects::Restore(ByteSpan encoded) {
   KEDGE_RETURN_IF_ERROR(communicators.Decode(&decoder));
   KEDGE_RETURN_IF_ERROR(groups.Decode(&decoder, [&](Decoder& from) { return DecodeGroup(from, job_ranks); }));
   KEDGE_RETURN_IF_ERROR(types.Decode(&decoder, DecodeType));
+  // Checkpoints of before there were operations end here.
+  if (decoder.remaining() > 0) KEDGE_RETURN_IF_ERROR(operations.DecodeNumbers(&decoder));
   return decoder.Finish("the handles");
 }
 

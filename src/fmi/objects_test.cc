@@ -43,11 +43,29 @@ TEST_F(OfOneRank, WhatARankHasMadeSinceStaysItsOwn) {
   EXPECT_EQ(AddColumn(&objects), type + 1);
 }
 
+TEST_F(OfOneRank, AnOperationDoesNotComeBackAndItsNumberStandsForNoOther) {
+  const int operation = objects.operations.Add({});
+  Objects successor(&messenger);
+  ASSERT_TRUE(successor.Restore(objects.Encode()).ok());
+  EXPECT_EQ(successor.operations.Find(operation), nullptr);
+  EXPECT_EQ(successor.operations.Add({}), operation + 1);
+}
+
+TEST_F(OfOneRank, ACheckpointThatSaysNothingOfOperationsIsRead) {
+  const int group = objects.groups.Add(std::make_shared<Group>(Group({1, 0})));
+  Buffer encoded = objects.Encode();
+  encoded.pop_back();
+  Objects successor(&messenger);
+  ASSERT_TRUE(successor.Restore(encoded).ok());
+  EXPECT_NE(successor.groups.Find(group), nullptr);
+}
+
 TEST_F(OfOneRank, WhatIsCutShortIsNotTaken) {
   objects.groups.Add(std::make_shared<Group>(Group({1})));
   AddColumn(&objects);
   const Buffer encoded = objects.Encode();
-  for (size_t bytes = 0; bytes < encoded.size(); ++bytes) {
+  // The last byte is of operations.
+  for (size_t bytes = 0; bytes + 1 < encoded.size(); ++bytes) {
     Objects successor(&messenger);
     EXPECT_FALSE(successor.Restore({encoded.data(), bytes}).ok()) << bytes;
   }

@@ -23,6 +23,7 @@ JACOBI = BUILD / "examples" / "jacobi"
 CALLS = BUILD / "test" / "fmi_calls"
 COMMUNICATORS = BUILD / "test" / "fmi_communicators"
 GRID = BUILD / "test" / "fmi_grid"
+OPERATIONS = BUILD / "test" / "fmi_operations"
 TYPES = BUILD / "test" / "fmi_types"
 
 

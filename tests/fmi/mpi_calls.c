@@ -2,6 +2,8 @@
  * the calls of "all" have given, and both are to give the same. */
 #include <mpi.h>
 #include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -201,6 +203,72 @@ static void pieces(void) {
   CHECK(sum == rank * (rank + 1) / 2);
 }
 
+/* x -> factor * x + add: composed in the order of ranks. */
+struct line {
+  int factor;
+  double add;
+};
+static MPI_Datatype line_type;
+
+static void compose(void* in, void* inout, int* count, MPI_Datatype* type) {
+  const struct line* first = in;
+  struct line* second = inout;
+  CHECK(*type == line_type);
+  for (int i = 0; i < *count; ++i) {
+    second[i].add += second[i].factor * first[i].add;
+    second[i].factor *= first[i].factor;
+  }
+}
+
+static void keep_second(void* in, void* inout, MPI_Count* count, MPI_Datatype* type) {
+  (void)in, (void)inout;
+  CHECK(*count == 3 && *type == MPI_INT64_T);
+}
+
+static void operations(void) {
+  const int lengths[2] = {1, 1}, root = ranks / 2;
+  const MPI_Aint offsets[2] = {offsetof(struct line, factor), offsetof(struct line, add)};
+  const MPI_Datatype parts[2] = {MPI_INT, MPI_DOUBLE};
+  MPI_Op composing, keeping;
+  int commutes = -1;
+  MPI_Type_create_struct(2, lengths, offsets, parts, &line_type);
+  MPI_Type_commit(&line_type);
+  MPI_Op_create(compose, 0, &composing);
+  MPI_Op_commutative(composing, &commutes);
+  CHECK(commutes == 0);
+  MPI_Op_commutative(MPI_SUM, &commutes);
+  CHECK(commutes == 1);
+  struct line own[2] = {{2 + rank % 2, rank}, {-1, 0.5}}, all[2], expected[2] = {{1, 0}, {1, 0}}, until[2] = {{0, 0}, {0, 0}};
+  for (int i = 0; i < ranks; ++i) {
+    struct line next[2] = {{2 + i % 2, i}, {-1, 0.5}};
+    int two = 2;
+    compose(expected, next, &two, &line_type);
+    memcpy(expected, next, sizeof next);
+    if (i == rank) memcpy(until, next, sizeof next);
+  }
+  MPI_Allreduce(own, all, 2, line_type, composing, MPI_COMM_WORLD);
+  for (int i = 0; i < 2; ++i) {
+    CHECK(all[i].factor == expected[i].factor && all[i].add == expected[i].add);
+    tell("composed", all[i].add);
+  }
+  memset(all, 0, sizeof all);
+  MPI_Reduce(own, all, 2, line_type, composing, root, MPI_COMM_WORLD);
+  if (rank == root) CHECK(all[0].factor == expected[0].factor && all[0].add == expected[0].add);
+  MPI_Scan(own, all, 2, line_type, composing, MPI_COMM_WORLD);
+  CHECK(all[0].factor == until[0].factor && all[0].add == until[0].add && all[1].add == until[1].add);
+  MPI_Reduce_local(own, all, 1, line_type, composing);
+  CHECK(all[0].factor == until[0].factor * own[0].factor);
+  MPI_Op_free(&composing);
+  MPI_Type_free(&line_type);
+  CHECK(composing == MPI_OP_NULL);
+
+  int64_t numbers[3] = {rank, rank + 1, rank + 2}, last[3];
+  MPI_Op_create_c(keep_second, 0, &keeping);
+  MPI_Allreduce(numbers, last, 3, MPI_INT64_T, keeping, MPI_COMM_WORLD);
+  CHECK(last[0] == ranks - 1 && last[2] == ranks + 1);
+  MPI_Op_free(&keeping);
+}
+
 static void communicators(void) {
   MPI_Comm copy, half, none, grid, row, self;
   MPI_Group world, first;
@@ -390,6 +458,7 @@ int main(int argc, char** argv) {
     questions();
     collectives();
     pieces();
+    operations();
     communicators();
     types();
     sizes();

@@ -32,7 +32,7 @@ def test_a_type_that_was_made_in_the_loop_comes_back(launch: Launch) -> None:
         ("null", "FMI_Bcast: the type is FMI_DATATYPE_NULL"),
         ("never", "FMI_Type_vector: there is no type 77"),
         ("free-basic", "FMI_Type_free: type 2 is one of the language"),
-        ("reduce", "FMI_Allreduce: type 64 is a derived one, and only numbers of the language can be combined"),
+        ("reduce", "FMI_Allreduce: type 64 is a derived one, which operations of the program alone can combine"),
         ("truncated", "FMI: rank 0: FMI_Recv: the message of 12 bytes from rank 1 (tag 4) does not fit into 8 bytes"),
         ("count", "FMI_Type_contiguous: the count is -1"),
         ("too-large", "FMI_Type_contiguous: the type has more than"),

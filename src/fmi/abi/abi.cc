@@ -79,18 +79,18 @@ constexpr Pair kDatatypes[] = {
     {0x2e3, FMI_C_DOUBLE_COMPLEX},    // MPI_COMPLEX16
 };
 constexpr Pair kOps[] = {
-    {0x21, FMI_SUM},     // MPI_SUM
-    {0x22, FMI_MIN},     // MPI_MIN
-    {0x23, FMI_MAX},     // MPI_MAX
-    {0x24, FMI_PROD},    // MPI_PROD
-    {0x28, FMI_BAND},    // MPI_BAND
-    {0x29, FMI_BOR},     // MPI_BOR
-    {0x2a, FMI_BXOR},    // MPI_BXOR
-    {0x30, FMI_LAND},    // MPI_LAND
-    {0x31, FMI_LOR},     // MPI_LOR
-    {0x32, FMI_LXOR},    // MPI_LXOR
-    {0x38, FMI_MINLOC},  // MPI_MINLOC
-    {0x39, FMI_MAXLOC},  // MPI_MAXLOC
+    {kOpNull, FMI_OP_NULL}, {0x21, FMI_SUM},  // MPI_SUM
+    {0x22, FMI_MIN},                          // MPI_MIN
+    {0x23, FMI_MAX},                          // MPI_MAX
+    {0x24, FMI_PROD},                         // MPI_PROD
+    {0x28, FMI_BAND},                         // MPI_BAND
+    {0x29, FMI_BOR},                          // MPI_BOR
+    {0x2a, FMI_BXOR},                         // MPI_BXOR
+    {0x30, FMI_LAND},                         // MPI_LAND
+    {0x31, FMI_LOR},                          // MPI_LOR
+    {0x32, FMI_LXOR},                         // MPI_LXOR
+    {0x38, FMI_MINLOC},                       // MPI_MINLOC
+    {0x39, FMI_MAXLOC},                       // MPI_MAXLOC
 };
 
 // By the low byte of the handle, which differs within a kind.
@@ -197,9 +197,14 @@ void Set(MPI_Datatype* to, FMI_Datatype type) {
 
 FMI_Op In(MPI_Op op) {
   const uintptr_t value = ValueOf(op);
+  if (value >= kFirstOwn) return static_cast<FMI_Op>(value - kFirstOwn);
   const FMI_Op found = value < kOpOf.size() ? kOpOf[value] : FMI_UNDEFINED;
   if (found == FMI_UNDEFINED) DieOfHandle("operation", value);
   return found;
+}
+
+void Set(MPI_Op* to, FMI_Op op) {
+  *to = op == FMI_OP_NULL ? HandleOf<MPI_Op>(kOpNull) : OwnHandle<MPI_Op>(op);
 }
 
 FMI_Request In(MPI_Request request) {

@@ -21,6 +21,7 @@ enum : int { kIdent = 201, kCongruent = 202, kSimilar = 203, kUnequal = 204 };
 enum : int { kCart = 211 };
 enum : int { kTagUpperBound = 501, kWtimeIsGlobal = 504 };
 enum : uintptr_t {
+  kOpNull = 0x20,
   kCommNull = 0x100,
   kCommWorld = 0x101,
   kCommSelf = 0x102,
@@ -47,6 +48,7 @@ using MPI_Op = struct OpHandle*;
 using MPI_Request = struct RequestHandle*;
 using MPI_Errhandler = struct ErrhandlerHandle*;
 using MPI_Aint = intptr_t;
+using MPI_Count = int64_t;
 static_assert(sizeof(MPI_Aint) == sizeof(FMI_Aint));
 
 // ---- Between the two -------------------------------------------------------------------------------------------------
@@ -62,6 +64,7 @@ FMI_Request In(MPI_Request request);
 void Set(MPI_Comm* to, FMI_Comm comm);
 void Set(MPI_Group* to, FMI_Group group);
 void Set(MPI_Datatype* to, FMI_Datatype type);
+void Set(MPI_Op* to, FMI_Op op);
 void Set(MPI_Request* to, FMI_Request request);
 void Set(MPI_Status* to, const FMI_Status& status);
 FMI_Status In(const MPI_Status& status);
@@ -102,6 +105,7 @@ class Out {
 using OutComm = Out<MPI_Comm, FMI_Comm>;
 using OutGroup = Out<MPI_Group, FMI_Group>;
 using OutDatatype = Out<MPI_Datatype, FMI_Datatype>;
+using OutOp = Out<MPI_Op, FMI_Op>;
 using OutRequest = Out<MPI_Request, FMI_Request>;
 using OutStatus = Out<MPI_Status, FMI_Status>;
 // What it also reads.

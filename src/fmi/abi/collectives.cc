@@ -1,4 +1,4 @@
-// The MPI ABI on FMI: what all ranks of a communicator do together.
+// The MPI ABI on FMI: what all ranks of a communicator do together, but for combining.
 #include "fmi/abi/abi.h"
 
 using namespace kedge::fmi::abi;  // NOLINT(google-build-using-namespace)
@@ -9,14 +9,6 @@ KEDGE_MPI int MPI_Barrier(MPI_Comm comm) {
 
 KEDGE_MPI int MPI_Bcast(void* data, int count, MPI_Datatype type, int root, MPI_Comm comm) {
   return Answer(FMI_Bcast(data, count, In(type), root, In(comm)));
-}
-
-KEDGE_MPI int MPI_Reduce(const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm) {
-  return Answer(FMI_Reduce(InBuffer(sent), received, count, In(type), In(op), root, In(comm)));
-}
-
-KEDGE_MPI int MPI_Allreduce(const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
-  return Answer(FMI_Allreduce(InBuffer(sent), received, count, In(type), In(op), In(comm)));
 }
 
 KEDGE_MPI int MPI_Gather(const void* sent, int sent_count, MPI_Datatype sent_type, void* received, int received_count,
@@ -64,8 +56,4 @@ KEDGE_MPI int MPI_Alltoallv(const void* sent, const int* sent_counts, const int*
                             MPI_Comm comm) {
   return Answer(FMI_Alltoallv(InBuffer(sent), sent_counts, sent_places, In(sent_type), received, received_counts, received_places,
                               In(received_type), In(comm)));
-}
-
-KEDGE_MPI int MPI_Scan(const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
-  return Answer(FMI_Scan(InBuffer(sent), received, count, In(type), In(op), In(comm)));
 }

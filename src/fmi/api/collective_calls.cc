@@ -3,43 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <vector>
 
 #include "fmi/api/checks.h"
 #include "fmi/collectives.h"
-#include "fmi/datatypes.h"
 #include "fmi/packed_elements.h"
 #include "kedge/fmi.h"
 
 namespace kedge::fmi {
 namespace {
-
-struct Reduction {
-  Combine combine;
-  size_t count;
-  size_t element_bytes;
-  size_t bytes() const { return count * element_bytes; }
-};
-
-Reduction CheckedReduction(const char* call, int count, FMI_Datatype type, FMI_Op op) {
-  CheckCount(call, count);
-  if (!IsBasic(type)) {
-    DerivedTypeIn(call, type);
-    Die(call, fmt::format("type {} is a derived one, and only numbers of the language can be combined", type));
-  }
-  const Combine combine = CombineOf(type, op);
-  if (combine == nullptr) Die(call, fmt::format("there is no operation {} on type {}", op, type));
-  return {combine, static_cast<size_t>(count), BytesOf(type)};
-}
-
-void CheckNumbers(const char* call, const Reduction& reduction, const void* data) {
-  if (reduction.count > 0) CheckNotNull(call, data, "the buffer");
-}
-
-void CopyUnlessInPlace(void* to, const void* from, size_t bytes) {
-  if (from != FMI_IN_PLACE && bytes > 0) std::memcpy(to, from, bytes);
-}
 
 // What comes from all ranks.
 Elements CheckedFromAll(const char* call, const Communicator& in, void* received, int count, FMI_Datatype type) {
@@ -60,18 +31,6 @@ Elements CheckedGiven(const char* call, const Communicator& in, const void* sent
     Die(call, fmt::format("{} bytes are sent, and {} received from each rank", given.bytes, own.bytes));
   }
   return given;
-}
-
-// Each rank gets a result.
-int CombineOnAll(const char* call, Status (Collectives::*combine)(void*, size_t, size_t, Combine), const void* sent,
-                 void* received, int count, FMI_Datatype type, FMI_Op op, FMI_Comm comm) {
-  Communicator* in = CommunicatorIn(call, comm);
-  if (in == nullptr) return FMI_ERR_PROC_FAILED;
-  const Reduction reduction = CheckedReduction(call, count, type, op);
-  CheckNumbers(call, reduction, sent);
-  CheckNumbers(call, reduction, received);
-  CopyUnlessInPlace(received, sent, reduction.bytes());
-  return Answer(call, (in->collectives.*combine)(received, reduction.count, reduction.element_bytes, reduction.combine));
 }
 
 }  // namespace
@@ -96,30 +55,6 @@ int FMI_Bcast(void* data, int count, FMI_Datatype type, int root, FMI_Comm comm)
   const int code = Answer(kCall, in->collectives.Broadcast(packed.data(), packed.bytes(), from));
   if (code == FMI_SUCCESS && !is_root) packed.Unpack(packed.bytes());
   return code;
-}
-
-int FMI_Reduce(const void* sent, void* received, int count, FMI_Datatype type, FMI_Op op, int root, FMI_Comm comm) {
-  constexpr char kCall[] = "FMI_Reduce";
-  Communicator* in = CommunicatorIn(kCall, comm);
-  if (in == nullptr) return FMI_ERR_PROC_FAILED;
-  const uint32_t to = CheckedRank(kCall, *in, root, "root");
-  const bool is_root = in->channel.rank() == to;
-  const Reduction reduction = CheckedReduction(kCall, count, type, op);
-  CheckNumbers(kCall, reduction, sent);
-  if (is_root) CheckNumbers(kCall, reduction, received);
-  if (!is_root && sent == FMI_IN_PLACE) Die(kCall, "FMI_IN_PLACE is for the root alone");
-  std::vector<std::byte> own(is_root ? 0 : reduction.bytes());
-  void* data = is_root ? received : own.data();
-  CopyUnlessInPlace(data, sent, reduction.bytes());
-  return Answer(kCall, in->collectives.Reduce(data, reduction.count, reduction.element_bytes, reduction.combine, to));
-}
-
-int FMI_Allreduce(const void* sent, void* received, int count, FMI_Datatype type, FMI_Op op, FMI_Comm comm) {
-  return CombineOnAll("FMI_Allreduce", &Collectives::Allreduce, sent, received, count, type, op, comm);
-}
-
-int FMI_Scan(const void* sent, void* received, int count, FMI_Datatype type, FMI_Op op, FMI_Comm comm) {
-  return CombineOnAll("FMI_Scan", &Collectives::Scan, sent, received, count, type, op, comm);
 }
 
 int FMI_Gather(const void* sent, int sent_count, FMI_Datatype sent_type, void* received, int received_count,

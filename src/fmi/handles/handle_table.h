@@ -63,6 +63,13 @@ class HandleTable {
     if (next > next_) next_ = next;
     return decoder->status("handles");
   }
+  // Of things that belong to a process: which numbers were given, and nothing of what they stand for.
+  void EncodeNumbers(Encoder* encoder) const { encoder->Varint(static_cast<uint64_t>(next_)); }
+  Status DecodeNumbers(Decoder* decoder) {
+    const auto next = static_cast<int>(decoder->VarintAtMost(INT_MAX));
+    if (next > next_) next_ = next;
+    return decoder->status("numbers");
+  }
 
  private:
   const int first_;
