@@ -205,6 +205,13 @@ KEDGE_API int FMI_Alltoallv(const void* sent, const int* sent_counts, const int*
                             FMI_Comm comm);
 /* Of the ranks from 0 to this one. */
 KEDGE_API int FMI_Scan(const void* sent, void* received, int count, FMI_Datatype type, FMI_Op op, FMI_Comm comm);
+/* Of the ranks before this one. On rank 0 `received` stays as it is. */
+KEDGE_API int FMI_Exscan(const void* sent, void* received, int count, FMI_Datatype type, FMI_Op op, FMI_Comm comm);
+/* Of what all ranks combine, rank r receives counts[r] elements (block: `count`): those behind the lower ranks'. FMI_IN_PLACE as
+ * `sent`: all lie where each rank then receives its own. */
+KEDGE_API int FMI_Reduce_scatter(const void* sent, void* received, const int* counts, FMI_Datatype type, FMI_Op op,
+                                 FMI_Comm comm);
+KEDGE_API int FMI_Reduce_scatter_block(const void* sent, void* received, int count, FMI_Datatype type, FMI_Op op, FMI_Comm comm);
 
 /* ---- Operations of the program ---------------------------------------------------------------------------------- */
 

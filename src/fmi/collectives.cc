@@ -9,8 +9,9 @@
 namespace kedge::fmi {
 
 const char* Collectives::NameOf(int call) {
-  constexpr const char* kNames[] = {"a barrier",    "a broadcast", "a reduction", "a gathering", "the making of a communicator",
-                                    "a scattering", "an exchange", "a scan"};
+  constexpr const char* kNames[] = {
+      "a barrier",    "a broadcast", "a reduction", "a gathering",          "the making of a communicator",
+      "a scattering", "an exchange", "a scan",      "a scan of lower ranks"};
   return call >= 0 && call < static_cast<int>(std::size(kNames)) ? kNames[call] : "something unknown";
 }
 
@@ -186,6 +187,28 @@ Status Collectives::Scan(void* data, size_t count, size_t element_bytes, const C
     if (bytes > 0) std::memcpy(data, former.data(), bytes);
   }
   return rank + 1 < channel_.ranks() ? Send(Call::kScan, rank + 1, data, bytes) : Status::Ok();
+}
+
+Status Collectives::Exscan(void* data, size_t count, size_t element_bytes, const Combine& combine) {
+  const size_t bytes = count * element_bytes;
+  const uint32_t rank = channel_.rank(), ranks = channel_.ranks();
+  if (rank == 0) return ranks > 1 ? Send(Call::kExscan, 1, data, bytes) : Status::Ok();
+  std::vector<std::byte> lower(bytes);
+  KEDGE_RETURN_IF_ERROR(Receive(Call::kExscan, rank - 1, lower.data(), bytes));
+  if (rank + 1 < ranks) {
+    std::vector<std::byte> next = lower;
+    combine(next.data(), data, count);
+    KEDGE_RETURN_IF_ERROR(Send(Call::kExscan, rank + 1, next.data(), bytes));
+  }
+  if (bytes > 0) std::memcpy(data, lower.data(), bytes);
+  return Status::Ok();
+}
+
+Status Collectives::ReduceScatter(void* data, size_t count, size_t element_bytes, const Combine& combine, const Offsets& offsets,
+                                  void* received) {
+  KEDGE_RETURN_IF_ERROR(Reduce(data, count, element_bytes, combine, 0));
+  const uint32_t rank = channel_.rank();
+  return ScatterPieces(data, offsets, received, offsets[rank + 1] - offsets[rank], 0);
 }
 
 Status Collectives::Gather(const void* sent, void* received, size_t bytes, uint32_t root) {

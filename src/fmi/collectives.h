@@ -46,11 +46,16 @@ class Collectives {
   Status Exchange(const void* sent, const Offsets& sent_offsets, void* received, const Offsets& received_offsets);
   // data = that of rank 0 op ... op that of this rank.
   Status Scan(void* data, size_t count, size_t element_bytes, const Combine& combine);
+  // The same without that of this rank. On rank 0 they stay as they are.
+  Status Exscan(void* data, size_t count, size_t element_bytes, const Combine& combine);
+  // Of what all combine in `data`, which is undefined afterwards, each rank receives its piece.
+  Status ReduceScatter(void* data, size_t count, size_t element_bytes, const Combine& combine, const Offsets& offsets,
+                       void* received);
   // The same as Allgather, for what ranks must agree on to have a communicator.
   Status Propose(const void* own, void* all, size_t bytes);
 
  private:
-  enum class Call : int { kBarrier, kBcast, kReduce, kGather, kPropose, kScatter, kExchange, kScan };
+  enum class Call : int { kBarrier, kBcast, kReduce, kGather, kPropose, kScatter, kExchange, kScan, kExscan };
   static const char* NameOf(int call);
   Status Send(Call call, uint32_t to, const void* data, size_t bytes);
   // Exactly so many bytes of exactly this call.

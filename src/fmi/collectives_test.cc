@@ -119,6 +119,17 @@ TEST_P(OfRanks, CombinesInTheOrderOfRanks) {
     data = rank + 1;
     ASSERT_TRUE(collectives.Scan(&data, 1, sizeof data, Append).ok());
     EXPECT_EQ(data, until[rank + 1]);
+    data = rank + 1;
+    ASSERT_TRUE(collectives.Exscan(&data, 1, sizeof data, Append).ok());
+    EXPECT_EQ(data, rank == 0 ? 1 : until[rank]);
+    // Rank r gets r numbers.
+    Collectives::Offsets offsets{0};
+    for (uint32_t other = 0; other < GetParam(); ++other) offsets.push_back(offsets.back() + other * sizeof data);
+    std::vector<uint64_t> all(offsets.back() / sizeof data, rank + 1), own(rank + 1, 7);
+    ASSERT_TRUE(collectives.ReduceScatter(all.data(), all.size(), sizeof data, Append, offsets, own.data()).ok());
+    std::vector<uint64_t> expected(rank, until.back());
+    expected.push_back(7);
+    EXPECT_EQ(own, expected);
   });
 }
 

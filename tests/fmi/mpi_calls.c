@@ -256,6 +256,18 @@ static void operations(void) {
   if (rank == root) CHECK(all[0].factor == expected[0].factor && all[0].add == expected[0].add);
   MPI_Scan(own, all, 2, line_type, composing, MPI_COMM_WORLD);
   CHECK(all[0].factor == until[0].factor && all[0].add == until[0].add && all[1].add == until[1].add);
+  MPI_Exscan(own, all, 1, line_type, composing, MPI_COMM_WORLD);
+  if (rank > 0) CHECK(all[0].factor * own[0].factor == until[0].factor);
+  int counts[64], numbers_of_all[64], part[64] = {0};
+  for (int i = 0; i < ranks; ++i) {
+    counts[i] = i % 2;
+    numbers_of_all[i] = 10 * rank + i;
+  }
+  MPI_Reduce_scatter(numbers_of_all, part, counts, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  CHECK(part[0] == (rank % 2 ? 10 * (ranks - 1) + rank / 2 : 0) && part[1] == 0);
+  MPI_Reduce_scatter_block(MPI_IN_PLACE, numbers_of_all, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  CHECK(numbers_of_all[0] == 10 * (ranks - 1) + rank);
+  all[0] = until[0];
   MPI_Reduce_local(own, all, 1, line_type, composing);
   CHECK(all[0].factor == until[0].factor * own[0].factor);
   MPI_Op_free(&composing);

@@ -94,6 +94,12 @@ static void all(void) {
       OK(FMI_Reduce(rank == root ? FMI_IN_PLACE : own, got, 2, matrix_type, op, root, WORLD));
       CHECK(rank != root ? is_equal(got[1], own[0]) : is_equal(got[0], expected) && is_equal(got[1], expected));
     }
+    got[0] = got[1] = matrix_of(99);
+    OK(FMI_Exscan(own, got, 1, matrix_type, op, WORLD));
+    CHECK(is_equal(got[0], rank == 0 ? matrix_of(99) : product(0, rank)) && is_equal(got[1], matrix_of(99)));
+    OK(FMI_Exscan(FMI_IN_PLACE, own, 1, matrix_type, op, WORLD));
+    CHECK(is_equal(own[0], rank == 0 ? matrix_of(0) : product(0, rank)));
+    own[0] = matrix_of(rank);
     spread mine[2] = {spread_of(own[0]), spread_of(own[1])}, ours[2];
     memset(ours, 'y', sizeof ours);
     OK(FMI_Allreduce(mine, ours, 2, spread_type, spread_op, WORLD));
@@ -113,6 +119,42 @@ static void all(void) {
   OK(FMI_Op_free(&op));
   OK(FMI_Op_free(&spread_op));
   CHECK(op == FMI_OP_NULL);
+}
+
+/* Rank r gets r elements of what all have combined, or two. */
+static void scatter(void) {
+  FMI_Op op, spread_op;
+  int counts[16], calls = 0, total = 0;
+  make_types();
+  OK(FMI_Op_create(multiply, 0, &op));
+  OK(FMI_Op_create_x(multiply_spread, &calls, 0, &spread_op));
+  for (int i = 0; i < ranks; ++i) total += counts[i] = i;
+  matrix sent[200], got[200];
+  spread mine[32];
+  for (int i = 0; i < 200; ++i) sent[i] = i % 2 ? matrix_of(rank) : matrix_of(ranks - rank);
+  matrix even = product(0, 0);
+  for (int i = 0; i < ranks; ++i) even = times(even, matrix_of(ranks - i));
+  const matrix odd = product(0, ranks);
+  const int first = rank * (rank - 1) / 2;
+  memset(got, 1, sizeof got);
+  const matrix untouched = got[0];
+  OK(FMI_Reduce_scatter(sent, got, counts, matrix_type, op, WORLD));
+  for (int i = 0; i < rank; ++i) CHECK(is_equal(got[i], (first + i) % 2 ? odd : even));
+  CHECK(is_equal(got[rank], untouched));
+  memcpy(got, sent, sizeof got);
+  OK(FMI_Reduce_scatter(FMI_IN_PLACE, got, counts, matrix_type, op, WORLD));
+  for (int i = 0; i < rank; ++i) CHECK(is_equal(got[i], (first + i) % 2 ? odd : even));
+  CHECK(is_equal(got[total], sent[total]));
+  for (int i = 0; i < 2 * ranks; ++i) mine[i] = spread_of(sent[i]);
+  OK(FMI_Reduce_scatter_block(FMI_IN_PLACE, mine, 2, spread_type, spread_op, WORLD));
+  CHECK(is_equal(matrix_in(mine[0]), even) && is_equal(matrix_in(mine[1]), odd));
+  int ones[32], sum = -1;
+  for (int i = 0; i < ranks; ++i) ones[i] = rank * i;
+  OK(FMI_Reduce_scatter_block(ones, &sum, 1, FMI_INT, FMI_SUM, WORLD));
+  CHECK(sum == rank * ranks * (ranks - 1) / 2);
+  double reals[2] = {rank, 1}, below[2] = {-1, -1};
+  OK(FMI_Exscan(reals, below, 2, FMI_DOUBLE, FMI_SUM, WORLD));
+  CHECK(rank == 0 ? below[0] == -1 && below[1] == -1 : below[0] == first && below[1] == rank);
 }
 
 /* An operation of before the loop is there after deaths of rank 1; the others keep the one that they have made in it. */
@@ -160,6 +202,7 @@ int main(int argc, char** argv) {
   matrix own = matrix_of(rank);
   if (strcmp(name, "all") == 0) {
     all();
+    scatter();
   } else if (strcmp(name, "survive") == 0) {
     survive();
   } else if (strcmp(name, "made-in-the-loop") == 0) {
@@ -172,6 +215,12 @@ int main(int argc, char** argv) {
     FMI_Allreduce(FMI_IN_PLACE, &own, 1, matrix_type, gone, WORLD);
   } else if (strcmp(name, "of-the-language") == 0) {
     FMI_Op_free(&op);
+  } else if (strcmp(name, "counts-differ") == 0) {
+    int counts[] = {1, rank + 1}, numbers[] = {1, 2, 3};
+    FMI_Reduce_scatter(FMI_IN_PLACE, numbers, counts, FMI_INT, FMI_SUM, WORLD);
+  } else if (strcmp(name, "negative-count") == 0) {
+    int counts[] = {1, -1}, numbers[] = {1, 2, 3};
+    FMI_Reduce_scatter(FMI_IN_PLACE, numbers, counts, FMI_INT, FMI_SUM, WORLD);
   } else if (strcmp(name, "none") == 0) {
     FMI_Allreduce(FMI_IN_PLACE, &own, 1, FMI_INT, FMI_OP_NULL, WORLD);
   } else {

@@ -30,6 +30,8 @@ def test_a_rank_that_is_started_again_has_those_of_before_its_loop(launch: Launc
         ("freed", "FMI_Allreduce: operation 64 is gone: it was freed"),
         ("made-in-the-loop", "FMI: rank 1: FMI_Allreduce: operation 64 is gone: it was freed, or made by a process that has died"),
         ("of-the-language", "FMI_Op_free: operation 0 is one of the language"),
+        ("counts-differ", "FMI_Reduce_scatter: ranks do not make the same call: this one is in a reduction of 8 bytes, rank 1 in a reduction of 12"),
+        ("negative-count", "FMI_Reduce_scatter: the count is -1"),
         ("none", "FMI_Allreduce: the operation is FMI_OP_NULL"),
     ],
 )

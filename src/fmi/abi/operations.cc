@@ -68,3 +68,16 @@ KEDGE_MPI int MPI_Allreduce(const void* sent, void* received, int count, MPI_Dat
 KEDGE_MPI int MPI_Scan(const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
   return Answer(FMI_Scan(InBuffer(sent), received, count, InCombined(type), In(op), In(comm)));
 }
+
+KEDGE_MPI int MPI_Exscan(const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+  return Answer(FMI_Exscan(InBuffer(sent), received, count, InCombined(type), In(op), In(comm)));
+}
+
+KEDGE_MPI int MPI_Reduce_scatter(const void* sent, void* received, const int* counts, MPI_Datatype type, MPI_Op op,
+                                 MPI_Comm comm) {
+  return Answer(FMI_Reduce_scatter(InBuffer(sent), received, counts, InCombined(type), In(op), In(comm)));
+}
+
+KEDGE_MPI int MPI_Reduce_scatter_block(const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+  return Answer(FMI_Reduce_scatter_block(InBuffer(sent), received, count, InCombined(type), In(op), In(comm)));
+}

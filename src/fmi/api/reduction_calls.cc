@@ -1,7 +1,11 @@
 // The C ABI of libkedge-fmi (kedge/fmi.h): what all ranks combine.
+#include <fmt/format.h>
+
+#include <climits>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "fmi/api/checks.h"
 #include "fmi/api/reductions.h"
@@ -35,6 +39,28 @@ int CombineOnAll(const char* call, CombineAll combine, const void* sent, void* r
   }
   const Status combined =
       (in->collectives.*combine)(result.data(), static_cast<size_t>(count), reduction.element_bytes, reduction.combine);
+  if (combined.ok()) result.Unpack(result.bytes());
+  return Answer(call, combined);
+}
+
+// The pieces of all ranks side by side are combined, and each rank gets its own.
+int CombineAndScatter(const char* call, Communicator* in, const void* sent, void* received, const std::vector<int>& counts,
+                      FMI_Datatype type, FMI_Op op) {
+  const Reduction reduction = CheckedReduction(call, type, op);
+  int64_t count = 0;
+  Collectives::Offsets offsets{0};
+  for (const int its : counts) {
+    CheckCount(call, its);
+    count += its;
+    offsets.push_back(offsets.back() + static_cast<size_t>(its) * reduction.element_bytes);
+  }
+  if (count > INT_MAX) Die(call, fmt::format("{} elements in all are more than an int counts", count));
+  const auto all = std::make_unique_for_overwrite<std::byte[]>(offsets.back());
+  PackGiven(call, sent == FMI_IN_PLACE ? received : sent, static_cast<int>(count), type, all.get());
+  const auto own = static_cast<uint64_t>(counts[in->channel.rank()]);
+  PackedElements result(CheckedElements(call, received, own, type));
+  const Status combined = in->collectives.ReduceScatter(all.get(), static_cast<size_t>(count), reduction.element_bytes,
+                                                        reduction.combine, offsets, result.data());
   if (combined.ok()) result.Unpack(result.bytes());
   return Answer(call, combined);
 }
@@ -78,4 +104,34 @@ int FMI_Allreduce(const void* sent, void* received, int count, FMI_Datatype type
 
 int FMI_Scan(const void* sent, void* received, int count, FMI_Datatype type, FMI_Op op, FMI_Comm comm) {
   return CombineOnAll("FMI_Scan", &Collectives::Scan, sent, received, count, type, op, comm);
+}
+
+int FMI_Exscan(const void* sent, void* received, int count, FMI_Datatype type, FMI_Op op, FMI_Comm comm) {
+  constexpr char kCall[] = "FMI_Exscan";
+  Communicator* in = CommunicatorIn(kCall, comm);
+  if (in == nullptr) return FMI_ERR_PROC_FAILED;
+  CheckCount(kCall, count);
+  const Reduction reduction = CheckedReduction(kCall, type, op);
+  const auto elements = static_cast<uint64_t>(count);
+  const PackedElements result(CheckedElements(kCall, received, elements, type));
+  const auto data = std::make_unique_for_overwrite<std::byte[]>(result.bytes());
+  PackGiven(kCall, sent == FMI_IN_PLACE ? received : sent, count, type, data.get());
+  const kedge::Status combined = in->collectives.Exscan(data.get(), elements, reduction.element_bytes, reduction.combine);
+  if (combined.ok() && in->channel.rank() > 0) result.UnpackFrom(data.get());
+  return Answer(kCall, combined);
+}
+
+int FMI_Reduce_scatter(const void* sent, void* received, const int* counts, FMI_Datatype type, FMI_Op op, FMI_Comm comm) {
+  constexpr char kCall[] = "FMI_Reduce_scatter";
+  Communicator* in = CommunicatorIn(kCall, comm);
+  if (in == nullptr) return FMI_ERR_PROC_FAILED;
+  CheckNotNull(kCall, counts, "the list of counts");
+  return CombineAndScatter(kCall, in, sent, received, {counts, counts + in->channel.ranks()}, type, op);
+}
+
+int FMI_Reduce_scatter_block(const void* sent, void* received, int count, FMI_Datatype type, FMI_Op op, FMI_Comm comm) {
+  constexpr char kCall[] = "FMI_Reduce_scatter_block";
+  Communicator* in = CommunicatorIn(kCall, comm);
+  if (in == nullptr) return FMI_ERR_PROC_FAILED;
+  return CombineAndScatter(kCall, in, sent, received, std::vector<int>(in->channel.ranks(), count), type, op);
 }

@@ -150,6 +150,41 @@ static int combine(FMI_Comm comm, int own, int size, uint64_t number) {
   return code;
 }
 
+/* x -> factor * x + add, composed: the order of ranks counts. */
+static FMI_Datatype line_type;
+static FMI_Op composing;
+
+static void compose(void* left, void* right, int* count, FMI_Datatype* type) {
+  uint64_t *first = left, *second = right;
+  CHECK(*type == line_type);
+  for (int i = 0; i < 2 * *count; i += 2) {
+    second[i + 1] += second[i] * first[i + 1];
+    second[i] *= first[i];
+  }
+}
+
+static int combine_in_order(FMI_Comm comm, int own, int size, uint64_t number) {
+  const int count = (int)((number >> 8) % 40), root = (int)((number >> 16) % (uint64_t)size);
+  int counts[kRanksMax], code, got = 2 * count;
+  fill(2 * count * size, number);
+  memset(in, 0, (size_t)(2 * count * size) * sizeof *in);
+  switch (number % 5) {
+    case 0: code = FMI_Allreduce(out, in, count, line_type, composing, comm); break;
+    case 1: code = FMI_Exscan(out, in, count, line_type, composing, comm); break;
+    case 2: code = FMI_Reduce_scatter_block(out, in, count, line_type, composing, comm); break;
+    case 3:
+      code = FMI_Reduce(out, in, count, line_type, composing, root, comm);
+      if (own != root) got = 0;
+      break;
+    default:
+      for (int i = 0; i < size; ++i) counts[i] = (int)(mixed(number + (uint64_t)i) % (uint64_t)(count + 1));
+      got = 2 * counts[own];
+      code = FMI_Reduce_scatter(out, in, counts, line_type, composing, comm);
+  }
+  take_all(in, got);
+  return code;
+}
+
 static int collect(FMI_Comm comm, int own, int size, uint64_t number) {
   const int root = (int)((number >> 16) % (uint64_t)size);
   int count = some_elements(number >> 8), code;
@@ -204,7 +239,7 @@ static int do_call(int64_t step, int call) {
   const int slot = (int)(drawn(step, call, 2) % (kSlots + 2));
   const int tag = (int)step * 4 + call; /* who is further sends what is not meant yet */
   FMI_Comm comm = slot >= kSlots ? WORLD : kept.is_used[slot] ? kept.comms[slot] : WORLD;
-  const int kind = (int)(drawn(step, call, 3) % 8);
+  const int kind = (int)(drawn(step, call, 3) % 9);
   int own = 0, size = 0;
   if (comm != FMI_COMM_NULL) {
     if (FMI_Comm_rank(comm, &own) != FMI_SUCCESS || FMI_Comm_size(comm, &size) != FMI_SUCCESS) return FMI_ERR_PROC_FAILED;
@@ -218,6 +253,7 @@ static int do_call(int64_t step, int call) {
     case 3: return meet_all(comm, own, size, number, tag);
     case 4: return pass_column(comm, own, size, number, tag);
     case 5: return combine(comm, own, size, number);
+    case 8: return combine_in_order(comm, own, size, number);
     case 6: return FMI_Barrier(comm);
     default: return collect(comm, own, size, number);
   }
@@ -245,7 +281,10 @@ static void make_cells(void) {
 }
 
 /* Before the loop; a rank that is started again makes the same calls. */
-static void make_communicators(void) {
+static void make_handles(void) {
+  FMI_Type_contiguous(2, FMI_UNSIGNED_LONG, &line_type);
+  FMI_Type_commit(&line_type);
+  FMI_Op_create(compose, 0, &composing);
   kept.column = -1;
   for (int slot = 0; slot < kSlots; ++slot) kept.comms[slot] = FMI_COMM_NULL;
   kept.is_used[0] = kept.is_used[1] = 1;
@@ -269,7 +308,7 @@ int main(int argc, char** argv) {
   const int pause_microseconds = atoi(argv[3]);
   is_careless = argc == 5;
   make_cells();
-  make_communicators();
+  make_handles();
   void* arrays[] = {cells, &kept};
   int sizes[] = {cell_count * (int)sizeof *cells, sizeof kept};
   int64_t step, before = -2;
