@@ -106,7 +106,8 @@ typedef struct FMI_Status {
 #define FMI_STATUS_IGNORE ((FMI_Status*)NULL)
 #define FMI_STATUSES_IGNORE ((FMI_Status*)NULL)
 
-/* A send or a receive under way. A failure ends all of them: waits for them return FMI_ERR_PROC_FAILED. */
+/* A send or a receive under way, or one that can be started again and again. A failure ends all that are under way: waits for
+ * them return FMI_ERR_PROC_FAILED. */
 typedef int64_t FMI_Request;
 #define FMI_REQUEST_NULL ((FMI_Request)0)
 
@@ -150,19 +151,52 @@ KEDGE_API int FMI_Recv(void* data, int count, FMI_Datatype type, int from, int t
 KEDGE_API int FMI_Sendrecv(const void* sent, int sent_count, FMI_Datatype sent_type, int to, int sent_tag, void* received,
                            int received_count, FMI_Datatype received_type, int from, int received_tag, FMI_Comm comm,
                            FMI_Status* status);
+/* The memory is the caller's at once: a copy is sent. The library makes room for copies itself; what the program attaches it has
+ * back from FMI_Buffer_detach, which waits until they are sent. `buffer` there is the address of a pointer. */
+KEDGE_API int FMI_Bsend(const void* data, int count, FMI_Datatype type, int to, int tag, FMI_Comm comm);
+KEDGE_API int FMI_Buffer_attach(void* buffer, int bytes);
+KEDGE_API int FMI_Buffer_detach(void* buffer, int* bytes);
+/* Into the memory from which it was sent. */
+KEDGE_API int FMI_Sendrecv_replace(void* data, int count, FMI_Datatype type, int to, int sent_tag, int from, int received_tag,
+                                   FMI_Comm comm, FMI_Status* status);
 /* The memory is the caller's again when the request is complete. Requests make progress in calls of FMI only. */
 KEDGE_API int FMI_Isend(const void* data, int count, FMI_Datatype type, int to, int tag, FMI_Comm comm, FMI_Request* request);
 /* Complete once its receive has begun. */
 KEDGE_API int FMI_Issend(const void* data, int count, FMI_Datatype type, int to, int tag, FMI_Comm comm, FMI_Request* request);
+KEDGE_API int FMI_Ibsend(const void* data, int count, FMI_Datatype type, int to, int tag, FMI_Comm comm, FMI_Request* request);
 KEDGE_API int FMI_Irecv(void* data, int count, FMI_Datatype type, int from, int tag, FMI_Comm comm, FMI_Request* request);
-/* They set what is complete to FMI_REQUEST_NULL; that request is complete at once. */
+/* They set what is complete to FMI_REQUEST_NULL; that request is complete at once. Persistent ones stay, and are not started any
+ * more; those that are not are complete at once, too. */
 KEDGE_API int FMI_Wait(FMI_Request* request, FMI_Status* status);
 KEDGE_API int FMI_Waitall(int count, FMI_Request* requests, FMI_Status* statuses);
-/* Of one of them; *index: which one. FMI_UNDEFINED where all are FMI_REQUEST_NULL. */
+/* Of one of them; *index: which one. FMI_UNDEFINED where none is under way. */
 KEDGE_API int FMI_Waitany(int count, FMI_Request* requests, int* index, FMI_Status* status);
+/* Of at least one, and all that are complete. *finished: how many, or FMI_UNDEFINED where none is under way; indices[i] and
+ * statuses[i]: which ones, and theirs. */
+KEDGE_API int FMI_Waitsome(int count, FMI_Request* requests, int* finished, int* indices, FMI_Status* statuses);
 /* *flag: 1 when it is complete (FMI_Testall: all are; else none is touched). They never wait. */
 KEDGE_API int FMI_Test(FMI_Request* request, int* flag, FMI_Status* status);
 KEDGE_API int FMI_Testall(int count, FMI_Request* requests, int* flag, FMI_Status* statuses);
+/* *flag: 1 where one is complete, or none is under way. */
+KEDGE_API int FMI_Testany(int count, FMI_Request* requests, int* index, int* flag, FMI_Status* status);
+/* *finished may be 0. */
+KEDGE_API int FMI_Testsome(int count, FMI_Request* requests, int* finished, int* indices, FMI_Status* statuses);
+/* What is under way ends as it would, and nobody is told. */
+KEDGE_API int FMI_Request_free(FMI_Request* request);
+
+/* Persistent requests: a send or a receive with these arguments begins with FMI_Start, as often as the program wants. They belong
+ * to this process, whose memory they name, and are no part of checkpoints. After FMI_Loop a rank that lives has its own, none of
+ * them started; one that is started again makes those that it makes before its first FMI_Loop, with the same handles. Where a
+ * failure has kept the communicator from being made they return FMI_ERR_PROC_FAILED, and the request is there. The communicator
+ * must be there whenever they are started. */
+KEDGE_API int FMI_Send_init(const void* data, int count, FMI_Datatype type, int to, int tag, FMI_Comm comm, FMI_Request* request);
+KEDGE_API int FMI_Ssend_init(const void* data, int count, FMI_Datatype type, int to, int tag, FMI_Comm comm,
+                             FMI_Request* request);
+KEDGE_API int FMI_Bsend_init(const void* data, int count, FMI_Datatype type, int to, int tag, FMI_Comm comm,
+                             FMI_Request* request);
+KEDGE_API int FMI_Recv_init(void* data, int count, FMI_Datatype type, int from, int tag, FMI_Comm comm, FMI_Request* request);
+KEDGE_API int FMI_Start(FMI_Request* request);
+KEDGE_API int FMI_Startall(int count, FMI_Request* requests);
 /* What the message that such a receive would take says of itself. FMI_Probe waits for it; FMI_Iprobe sets *flag to 1 where it
  * has come. */
 KEDGE_API int FMI_Probe(int from, int tag, FMI_Comm comm, FMI_Status* status);

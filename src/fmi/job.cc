@@ -80,6 +80,8 @@ Status Job::Begin() {
 Status Job::Enter(const std::function<Status()>& connect) {
   messenger_.Adopt(board_.epoch());
   packed_messages_.Clear();
+  freed_requests_.Clear();
+  objects_.requests.ForEach([](PersistentRequest& request) { request.End(); });
   KEDGE_RETURN_IF_ERROR(Reach(Phase::kBootstrapping));
   os::KillPoint("fmi.h1");
   KEDGE_RETURN_IF_ERROR(ReachNeighbour());
@@ -232,7 +234,10 @@ Status Job::CheckLoops() const {
 }
 
 Status Job::End() {
+  // Once this rank has left, others know that it sends nothing more.
+  const Status sent = freed_requests_.FinishSends(&messenger_, &packed_messages_);
   if (messenger_.is_broken()) RelaunchAll();
+  KEDGE_RETURN_IF_ERROR(sent);
   board_.SetPlace(options_.rank, {messenger_.epoch(), Phase::kLeaving});
   os::KillPoint("fmi.finalize");
   messenger_.Leave([&] { return board_.has_finished() || messenger_.is_broken(); });

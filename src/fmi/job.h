@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "base/status.h"
 #include "fmi/board.h"
@@ -17,6 +18,7 @@
 #include "fmi/messenger.h"
 #include "fmi/objects.h"
 #include "fmi/packed_elements.h"
+#include "fmi/requests.h"
 
 namespace kedge::fmi {
 
@@ -44,6 +46,9 @@ class Job {
   const Messenger& messenger() const { return messenger_; }
   Objects& objects() { return objects_; }
   PackedMessages& packed_messages() { return packed_messages_; }
+  FreedRequests& freed_requests() { return freed_requests_; }
+  // What the program has given for buffered sends, and is to have back. Copies are made elsewhere.
+  std::optional<std::pair<void*, int>>& attached() { return attached_; }
 
  private:
   Job(Board board, const Options& options);
@@ -73,6 +78,8 @@ class Job {
   Messenger messenger_;
   Objects objects_;
   PackedMessages packed_messages_;
+  FreedRequests freed_requests_;
+  std::optional<std::pair<void*, int>> attached_;
   Collectives own_collectives_;  // for Kedge, and for FMI_Loop itself
   Checkpoints checkpoints_;
   std::optional<int64_t> step_;  // nothing before the first FMI_Loop, and while it has yet to be brought back

@@ -10,9 +10,6 @@
 namespace kedge::fmi {
 namespace {
 
-// Of an epoch that never was, so that it is gone whenever it is asked for.
-constexpr RequestId kGone = 1;
-
 Status Failed() {
   return Status(Code::kUnavailable, "a rank has died");
 }

@@ -70,6 +70,10 @@ class Messenger final : private MessageSink {
   // is no such request. kMismatch: the message was longer than its buffer (of which
   // `received` tells all the same), or the other rank has called FMI_Finalize.
   Status Wait(RequestId id, Received* received = nullptr);
+  // False of one that is gone.
+  bool IsSend(RequestId id) { return !IsGone(id) && Find(id) != nullptr && Find(id)->is_send; }
+  // Of an epoch that never was, so that it is gone whenever it is asked for.
+  static constexpr RequestId kGone = 1;
   // Whether Wait would return at once.
   bool IsComplete(RequestId id);
   // Until Wait would return at once for one of them, of which there must be some: which one.

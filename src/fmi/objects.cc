@@ -40,6 +40,7 @@ Buffer Objects::Encode() const {
   groups.Encode(&encoder, EncodeGroup);
   types.Encode(&encoder, EncodeType);
   operations.EncodeNumbers(&encoder);
+  requests.EncodeNumbers(&encoder);
   encoder.Finish();
   return encoded;
 }
@@ -50,8 +51,9 @@ Status Objects::Restore(ByteSpan encoded) {
   KEDGE_RETURN_IF_ERROR(communicators.Decode(&decoder));
   KEDGE_RETURN_IF_ERROR(groups.Decode(&decoder, [&](Decoder& from) { return DecodeGroup(from, job_ranks); }));
   KEDGE_RETURN_IF_ERROR(types.Decode(&decoder, DecodeType));
-  // Checkpoints of before there were operations end here.
+  // Checkpoints of before there were operations and persistent requests end here.
   if (decoder.remaining() > 0) KEDGE_RETURN_IF_ERROR(operations.DecodeNumbers(&decoder));
+  if (decoder.remaining() > 0) KEDGE_RETURN_IF_ERROR(requests.DecodeNumbers(&decoder));
   return decoder.Finish("the handles");
 }
 

@@ -2,8 +2,8 @@
 //
 // A communicator belongs to all of its ranks. So after a failure each rank has those of the checkpoint, and others are gone.
 // Groups and types are a rank's own. A rank that lives keeps those that it has made since, and one that was started again has
-// those of the checkpoint. Operations are functions of a process: its successor makes them anew, and has none of their numbers
-// for another one.
+// those of the checkpoint. Operations and persistent requests are of a process: its successor makes them anew, and
+// has none of their numbers for another one.
 #pragma once
 
 #include <memory>
@@ -15,6 +15,7 @@
 #include "fmi/handles/type_map.h"
 #include "fmi/messenger.h"
 #include "fmi/operations.h"
+#include "fmi/requests.h"
 #include "format/wire.h"
 #include "kedge/fmi.h"
 
@@ -36,6 +37,7 @@ struct Objects {
   HandleTable<std::shared_ptr<const Group>> groups{FMI_GROUP_EMPTY + 1};
   HandleTable<DerivedType> types{kFirstDerivedType};
   HandleTable<Operation> operations{kFirstOperation};
+  HandleTable<PersistentRequest> requests{1};
   // Below them are the types and operations of the language, with room for more.
   static constexpr int kFirstDerivedType = 64;
   static constexpr int kFirstOperation = 64;

@@ -43,18 +43,21 @@ TEST_F(OfOneRank, WhatARankHasMadeSinceStaysItsOwn) {
   EXPECT_EQ(AddColumn(&objects), type + 1);
 }
 
-TEST_F(OfOneRank, AnOperationDoesNotComeBackAndItsNumberStandsForNoOther) {
+TEST_F(OfOneRank, WhatIsOfAProcessDoesNotComeBackAndItsNumberStandsForNothingElse) {
   const int operation = objects.operations.Add({});
+  const int request = objects.requests.Add({});
   Objects successor(&messenger);
   ASSERT_TRUE(successor.Restore(objects.Encode()).ok());
   EXPECT_EQ(successor.operations.Find(operation), nullptr);
   EXPECT_EQ(successor.operations.Add({}), operation + 1);
+  EXPECT_EQ(successor.requests.Find(request), nullptr);
+  EXPECT_EQ(successor.requests.Add({}), request + 1);
 }
 
-TEST_F(OfOneRank, ACheckpointThatSaysNothingOfOperationsIsRead) {
+TEST_F(OfOneRank, ACheckpointThatSaysNothingOfThemIsRead) {
   const int group = objects.groups.Add(std::make_shared<Group>(Group({1, 0})));
   Buffer encoded = objects.Encode();
-  encoded.pop_back();
+  encoded.resize(encoded.size() - 2);
   Objects successor(&messenger);
   ASSERT_TRUE(successor.Restore(encoded).ok());
   EXPECT_NE(successor.groups.Find(group), nullptr);
@@ -64,8 +67,8 @@ TEST_F(OfOneRank, WhatIsCutShortIsNotTaken) {
   objects.groups.Add(std::make_shared<Group>(Group({1})));
   AddColumn(&objects);
   const Buffer encoded = objects.Encode();
-  // The last byte is of operations.
-  for (size_t bytes = 0; bytes + 1 < encoded.size(); ++bytes) {
+  // The last two bytes are of operations and requests.
+  for (size_t bytes = 0; bytes + 2 < encoded.size(); ++bytes) {
     Objects successor(&messenger);
     EXPECT_FALSE(successor.Restore({encoded.data(), bytes}).ok()) << bytes;
   }

@@ -26,15 +26,16 @@ struct Elements {
 
 class PackedElements {
  public:
-  explicit PackedElements(Elements elements)
+  // With `copies` they are copied wherever they lie.
+  explicit PackedElements(Elements elements, bool copies = false)
       : elements_(std::move(elements)),
-        buffer_(elements_.map ? std::make_unique_for_overwrite<std::byte[]>(elements_.bytes) : nullptr) {}
+        buffer_(elements_.map || copies ? std::make_unique_for_overwrite<std::byte[]>(elements_.bytes) : nullptr) {}
 
   // The message.
-  void* data() const { return elements_.map ? buffer_.get() : elements_.data; }
+  void* data() const { return buffer_ ? buffer_.get() : elements_.data; }
   uint64_t bytes() const { return elements_.bytes; }
   void Pack() {
-    if (elements_.map) elements_.map->Pack(elements_.data, elements_.count, buffer_.get());
+    if (buffer_) PackInto(buffer_.get());
   }
   // So much of it has come.
   void Unpack(uint64_t bytes) {
@@ -64,8 +65,8 @@ class PackedElements {
 // The buffers of sends and receives under way.
 class PackedMessages {
  public:
-  RequestId BeginSend(const Channel& channel, uint32_t to, int tag, Elements elements, Messenger::SendMode mode) {
-    PackedElements packed(std::move(elements));
+  RequestId BeginSend(const Channel& channel, uint32_t to, int tag, Elements elements, Messenger::SendMode mode, bool copies) {
+    PackedElements packed(std::move(elements), copies);
     packed.Pack();
     const RequestId id = channel.BeginSend(to, tag, packed.data(), packed.bytes(), mode);
     return Keep(id, std::move(packed), /*is_send=*/true);

@@ -24,6 +24,7 @@ CALLS = BUILD / "test" / "fmi_calls"
 COMMUNICATORS = BUILD / "test" / "fmi_communicators"
 GRID = BUILD / "test" / "fmi_grid"
 OPERATIONS = BUILD / "test" / "fmi_operations"
+REQUESTS = BUILD / "test" / "fmi_requests"
 TYPES = BUILD / "test" / "fmi_types"
 
 

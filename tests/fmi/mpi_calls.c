@@ -281,6 +281,73 @@ static void operations(void) {
   MPI_Op_free(&keeping);
 }
 
+static void persistent(void) {
+  const int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
+  int sent[4], got[4], finished = 0, indices[8], index = -1, flag = -1, bytes = 0, sum = 0;
+  MPI_Request requests[8], one;
+  MPI_Status statuses[8], status;
+  static char attached[100 + 4 * MPI_BSEND_OVERHEAD];
+  void* room = NULL;
+  MPI_Buffer_attach(attached, sizeof attached);
+  MPI_Send_init(&sent[0], 1, MPI_INT, next, 0, MPI_COMM_WORLD, &requests[0]);
+  MPI_Ssend_init(&sent[1], 1, MPI_INT, next, 1, MPI_COMM_WORLD, &requests[1]);
+  MPI_Bsend_init(&sent[2], 1, MPI_INT, next, 2, MPI_COMM_WORLD, &requests[2]);
+  for (int i = 0; i < 3; ++i) MPI_Recv_init(&got[i], 1, MPI_INT, previous, i, MPI_COMM_WORLD, &requests[3 + i]);
+  MPI_Send_init(&sent[3], 1, MPI_INT, MPI_PROC_NULL, 3, MPI_COMM_WORLD, &requests[6]);
+  MPI_Recv_init(&got[3], 1, MPI_INT, MPI_PROC_NULL, 3, MPI_COMM_WORLD, &requests[7]);
+  for (int round = 0; round < 4; ++round) {
+    for (int i = 0; i < 4; ++i) sent[i] = 100 * rank + 10 * round + i;
+    got[3] = -1;
+    MPI_Testall(8, requests, &flag, MPI_STATUSES_IGNORE);
+    CHECK(flag);
+    MPI_Testany(8, requests, &index, &flag, &status);
+    CHECK(flag && index == MPI_UNDEFINED && status.MPI_SOURCE == MPI_ANY_SOURCE);
+    MPI_Startall(7, requests);
+    MPI_Start(&requests[7]);
+    for (int all = 0; all < 6; all += finished) {
+      round % 2 ? MPI_Waitsome(6, requests, &finished, indices, statuses)
+                : MPI_Testsome(6, requests, &finished, indices, statuses);
+      CHECK(finished >= round % 2);
+      for (int i = 0; i < finished; ++i) {
+        if (indices[i] >= 3) CHECK(statuses[i].MPI_SOURCE == previous && statuses[i].MPI_TAG == indices[i] - 3);
+      }
+    }
+    MPI_Waitall(8, requests, MPI_STATUSES_IGNORE);
+    MPI_Waitsome(8, requests, &finished, indices, statuses);
+    CHECK(finished == MPI_UNDEFINED && got[3] == -1);
+    for (int i = 0; i < 3; ++i) {
+      CHECK(got[i] == 100 * previous + 10 * round + i);
+      sum += got[i];
+    }
+  }
+  tell("persistent", sum);
+  for (int i = 0; i < 8; ++i) MPI_Request_free(&requests[i]);
+  CHECK(requests[5] == MPI_REQUEST_NULL);
+
+  MPI_Irecv(&got[0], 1, MPI_INT, previous, 9, MPI_COMM_WORLD, &one);
+  MPI_Rsend_init(&rank, 1, MPI_INT, next, 9, MPI_COMM_WORLD, &requests[0]);
+  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Start(&requests[0]);
+  MPI_Request_free(&requests[0]);
+  MPI_Waitall(1, &one, MPI_STATUSES_IGNORE);
+  MPI_Irecv(&got[1], 1, MPI_INT, MPI_PROC_NULL, 9, MPI_COMM_WORLD, &one);
+  MPI_Waitany(1, &one, &index, &status);
+  CHECK(got[0] == previous && index == 0 && status.MPI_SOURCE == MPI_PROC_NULL && one == MPI_REQUEST_NULL);
+  got[0] = rank;
+  MPI_Sendrecv_replace(got, 1, MPI_INT, next, 4, previous, 4, MPI_COMM_WORLD, &status);
+  CHECK(got[0] == previous && status.MPI_TAG == 4);
+  sent[0] = rank;
+  MPI_Bsend(sent, 1, MPI_INT, next, 5, MPI_COMM_WORLD);
+  MPI_Ibsend(sent, 1, MPI_INT, next, 6, MPI_COMM_WORLD, &one);
+  MPI_Wait(&one, MPI_STATUS_IGNORE);
+  sent[0] = -1;
+  MPI_Recv(&got[0], 1, MPI_INT, previous, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  MPI_Recv(&got[1], 1, MPI_INT, previous, 6, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  CHECK(got[0] == previous && got[1] == previous);
+  MPI_Buffer_detach(&room, &bytes);
+  CHECK(room == attached && bytes == sizeof attached);
+}
+
 static void communicators(void) {
   MPI_Comm copy, half, none, grid, row, self;
   MPI_Group world, first;
@@ -471,6 +538,7 @@ int main(int argc, char** argv) {
     collectives();
     pieces();
     operations();
+    persistent();
     communicators();
     types();
     sizes();

@@ -30,9 +30,14 @@ void Die(const char* call, const std::string& why) {
 }
 
 int Answer(const char* call, const Status& status) {
-  if (status.ok()) return FMI_SUCCESS;
+  Job& job = *TheJob();
+  if (status.ok()) {
+    if (job.freed_requests().empty()) return FMI_SUCCESS;
+    const Status swept = job.freed_requests().Sweep(&job.messenger(), &job.packed_messages());
+    return swept.ok() ? FMI_SUCCESS : Answer(call, swept);
+  }
   if (status.code() != Code::kUnavailable) Die(call, status.message());
-  TheJob()->WaitUnlessSurvivable();
+  job.WaitUnlessSurvivable();
   return FMI_ERR_PROC_FAILED;
 }
 

@@ -39,6 +39,10 @@ class HandleTable {
   bool WasTaken(int handle) const { return handle >= first_ && handle < next_; }
   bool Remove(int handle) { return things_.erase(handle) > 0; }
   void Clear() { things_.clear(); }
+  template <typename Do>
+  void ForEach(Do act) {
+    for (auto& [handle, thing] : things_) act(thing);
+  }
 
   // `write(encoder, thing)`.
   template <typename Write>

@@ -84,6 +84,30 @@ static int pass_on(FMI_Comm comm, int own, int size, uint64_t number, int tag) {
   return code;
 }
 
+/* To and from the neighbours in the job, by requests of before the loop. */
+static FMI_Request halo[4];
+static uint64_t halo_out, halo_in[2];
+
+static void make_halo(void) {
+  const int before = (rank + ranks - 1) % ranks, behind = (rank + 1) % ranks;
+  FMI_Recv_init(&halo_in[0], 1, FMI_UNSIGNED_LONG, before, 100000, WORLD, &halo[0]);
+  FMI_Recv_init(&halo_in[1], 1, FMI_UNSIGNED_LONG, behind, 100001, WORLD, &halo[1]);
+  FMI_Ssend_init(&halo_out, 1, FMI_UNSIGNED_LONG, before, 100001, WORLD, &halo[2]);
+  FMI_Send_init(&halo_out, 1, FMI_UNSIGNED_LONG, behind, 100000, WORLD, &halo[3]);
+}
+
+static int exchange_halo(uint64_t number) {
+  int finished = 0, indices[4], code;
+  halo_out = cells[number % (uint64_t)cell_count];
+  code = FMI_Startall(4, halo);
+  do {
+    const int waited = FMI_Waitsome(4, halo, &finished, indices, FMI_STATUSES_IGNORE);
+    if (waited != FMI_SUCCESS) code = waited;
+  } while (finished != FMI_UNDEFINED);
+  take_all(halo_in, 2);
+  return code;
+}
+
 /* From each to each; who comes first is not known. */
 static int meet_all(FMI_Comm comm, int own, int size, uint64_t number, int tag) {
   const int count = number % 5 == 0 ? kElementsMax / kRanksMax : 3;
@@ -239,12 +263,13 @@ static int do_call(int64_t step, int call) {
   const int slot = (int)(drawn(step, call, 2) % (kSlots + 2));
   const int tag = (int)step * 4 + call; /* who is further sends what is not meant yet */
   FMI_Comm comm = slot >= kSlots ? WORLD : kept.is_used[slot] ? kept.comms[slot] : WORLD;
-  const int kind = (int)(drawn(step, call, 3) % 9);
+  const int kind = (int)(drawn(step, call, 3) % 10);
   int own = 0, size = 0;
   if (comm != FMI_COMM_NULL) {
     if (FMI_Comm_rank(comm, &own) != FMI_SUCCESS || FMI_Comm_size(comm, &size) != FMI_SUCCESS) return FMI_ERR_PROC_FAILED;
     take(mixed((uint64_t)own * 1000 + (uint64_t)size));
   }
+  if (kind == 9) return exchange_halo(number);
   if (kind == 0) return change(comm, own, size, number);
   if (comm == FMI_COMM_NULL) return FMI_SUCCESS;
   switch (kind) {
@@ -309,6 +334,7 @@ int main(int argc, char** argv) {
   is_careless = argc == 5;
   make_cells();
   make_handles();
+  make_halo();
   void* arrays[] = {cells, &kept};
   int sizes[] = {cell_count * (int)sizeof *cells, sizeof kept};
   int64_t step, before = -2;
