@@ -139,6 +139,12 @@ KEDGE_API double FMI_Wtime(void);
  * one before stays; without a first one the job ends. */
 KEDGE_API int FMI_Loop(void** ckpts, int* sizes, int len);
 
+/* For programs that do not look at what calls return. The handler is called, with `state`, where a call is about to return
+ * FMI_ERR_PROC_FAILED, and nobody has called FMI_Loop since the failure. It may throw a C++ exception through the call, which
+ * keeps nothing then; else the call returns. It does not jump (kedge/fmi_jump.h does that). NULL: none. */
+typedef void FMI_Failure_handler(void* state);
+KEDGE_API int FMI_On_failure(FMI_Failure_handler* handler, void* state);
+
 /* ---- From rank to rank ------------------------------------------------------------------------------------------ */
 
 /* Tags are 0 or greater. A send may return before its message is received: up to 32 KiB are copied into memory that both share,

@@ -68,7 +68,7 @@ def libraries_of(program: Path) -> set[Path]:
 def test_programs_and_headers_are_there(prefix: Path) -> None:
     assert {path.name for path in (prefix / "bin").iterdir()} >= {"kedge", "kedge-agent", "kedge-plan"}
     assert {path.name for path in (prefix / "include" / "kedge").iterdir()} >= {
-        *("kedge.h", "kedge.hpp", "kedge_mpi.h", "veloc.h", "bb.h", "bb.hpp", "fmi.h"),
+        *("kedge.h", "kedge.hpp", "kedge_mpi.h", "veloc.h", "bb.h", "bb.hpp", "fmi.h", "fmi.hpp", "fmi_jump.h"),
     }
     assert "ls" in run(prefix / "bin" / "kedge", "--help")
 

@@ -7,8 +7,13 @@
 
 #include "base/clock.h"
 #include "fmi/api/checks.h"
+#include "fmi/failure.h"
 #include "fmi/job.h"
 #include "kedge/fmi.h"
+#include "kedge/fmi_jump.h"
+
+// Of the library itself here.
+#undef FMI_Loop
 
 using namespace kedge::fmi;  // NOLINT(google-build-using-namespace)
 
@@ -22,7 +27,22 @@ int FMI_Init(int*, char***) {
   return Answer("FMI_Init", TheJob()->Begin());
 }
 
+int FMI_On_failure(FMI_Failure_handler* handler, void* state) {
+  JobIn("FMI_On_failure");
+  FailureExit::Get().SetHandler(handler, state);
+  return FMI_SUCCESS;
+}
+
+jmp_buf* FMI_Jump_to_here(void) {
+  constexpr char kCall[] = "FMI_Loop";
+  JobIn(kCall);
+  jmp_buf* place = FailureExit::Get().JumpTo(__builtin_return_address(0));
+  if (place == nullptr) Die(kCall, "the frame of its caller cannot be walked: compile with -fasynchronous-unwind-tables");
+  return place;
+}
+
 int FMI_Finalize(void) {
+  FailureExit::Get().Forget();
   const kedge::Status ended = JobIn("FMI_Finalize").End();
   if (!ended.ok()) Die("FMI_Finalize", ended.message());
   TheJob().reset();

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 
+#include "fmi/failure.h"
 #include "os/process/signals.h"
 
 namespace kedge::fmi {
@@ -29,6 +30,12 @@ void Die(const char* call, const std::string& why) {
   EndProcess(1);
 }
 
+int AnswerFailed() {
+  // After that FMI_Loop takes the next step, and does not go back.
+  if (TheJob()->messenger().is_broken()) FailureExit::Get().Leave();
+  return FMI_ERR_PROC_FAILED;
+}
+
 int Answer(const char* call, const Status& status) {
   Job& job = *TheJob();
   if (status.ok()) {
@@ -38,7 +45,7 @@ int Answer(const char* call, const Status& status) {
   }
   if (status.code() != Code::kUnavailable) Die(call, status.message());
   job.WaitUnlessSurvivable();
-  return FMI_ERR_PROC_FAILED;
+  return AnswerFailed();
 }
 
 Communicator* NoCommunicator(const char* call, FMI_Comm comm) {

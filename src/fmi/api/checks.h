@@ -31,6 +31,9 @@ inline std::unique_ptr<Job>& TheJob() {
 [[noreturn]] void EndProcess(int code);
 // fmirun ends the others.
 [[noreturn]] void Die(const char* call, const std::string& why);
+// Of a call that a failure has ended or kept from being done. It comes last: where the program has asked for that, it does not
+// return, and what is in scope is destroyed (failure.h).
+int AnswerFailed();
 int Answer(const char* call, const Status& status);
 
 inline Job& JobIn(const char* call) {

@@ -40,13 +40,13 @@ using namespace kedge::fmi;  // NOLINT(google-build-using-namespace)
 
 int FMI_Barrier(FMI_Comm comm) {
   Communicator* in = CommunicatorIn("FMI_Barrier", comm);
-  return in == nullptr ? FMI_ERR_PROC_FAILED : Answer("FMI_Barrier", in->collectives.Barrier());
+  return in == nullptr ? AnswerFailed() : Answer("FMI_Barrier", in->collectives.Barrier());
 }
 
 int FMI_Bcast(void* data, int count, FMI_Datatype type, int root, FMI_Comm comm) {
   constexpr char kCall[] = "FMI_Bcast";
   Communicator* in = CommunicatorIn(kCall, comm);
-  if (in == nullptr) return FMI_ERR_PROC_FAILED;
+  if (in == nullptr) return AnswerFailed();
   CheckCount(kCall, count);
   PackedElements packed(CheckedElements(kCall, data, static_cast<uint64_t>(count), type));
   const uint32_t from = CheckedRank(kCall, *in, root, "root");
@@ -61,7 +61,7 @@ int FMI_Gather(const void* sent, int sent_count, FMI_Datatype sent_type, void* r
                FMI_Datatype received_type, int root, FMI_Comm comm) {
   constexpr char kCall[] = "FMI_Gather";
   Communicator* in = CommunicatorIn(kCall, comm);
-  if (in == nullptr) return FMI_ERR_PROC_FAILED;
+  if (in == nullptr) return AnswerFailed();
   const uint32_t to = CheckedRank(kCall, *in, root, "root");
   if (in->channel.rank() != to) {
     if (sent == FMI_IN_PLACE) Die(kCall, "FMI_IN_PLACE is for the root alone");
@@ -82,7 +82,7 @@ int FMI_Allgather(const void* sent, int sent_count, FMI_Datatype sent_type, void
                   FMI_Datatype received_type, FMI_Comm comm) {
   constexpr char kCall[] = "FMI_Allgather";
   Communicator* in = CommunicatorIn(kCall, comm);
-  if (in == nullptr) return FMI_ERR_PROC_FAILED;
+  if (in == nullptr) return AnswerFailed();
   PackedElements all(CheckedFromAll(kCall, *in, received, received_count, received_type));
   PackedElements given(CheckedGiven(kCall, *in, sent, sent_count, sent_type, received, received_count, received_type));
   given.Pack();

@@ -29,7 +29,7 @@ int SetGroup(FMI_Group* handle, Group group) {
 // Of a group that a failure has kept from being made.
 int SetUnknownGroup(FMI_Group* handle) {
   *handle = TheJob()->objects().groups.Take();
-  return FMI_ERR_PROC_FAILED;
+  return AnswerFailed();
 }
 
 std::vector<int> CheckedMembers(const char* call, int count, const int* members) {
@@ -51,7 +51,7 @@ int MakeCommunicator(const char* call, Communicator* parent, Making making, FMI_
 
 int TakeUnknownCommunicator(FMI_Comm* made) {
   *made = TheJob()->objects().communicators.TakeHandle();
-  return FMI_ERR_PROC_FAILED;
+  return AnswerFailed();
 }
 
 }  // namespace kedge::fmi
@@ -60,14 +60,14 @@ using namespace kedge::fmi;  // NOLINT(google-build-using-namespace)
 
 int FMI_Comm_rank(FMI_Comm comm, int* rank) {
   const Communicator* in = CommunicatorIn("FMI_Comm_rank", comm);
-  if (in == nullptr) return FMI_ERR_PROC_FAILED;
+  if (in == nullptr) return AnswerFailed();
   *rank = static_cast<int>(in->channel.rank());
   return FMI_SUCCESS;
 }
 
 int FMI_Comm_size(FMI_Comm comm, int* size) {
   const Communicator* in = CommunicatorIn("FMI_Comm_size", comm);
-  if (in == nullptr) return FMI_ERR_PROC_FAILED;
+  if (in == nullptr) return AnswerFailed();
   *size = static_cast<int>(in->channel.ranks());
   return FMI_SUCCESS;
 }
@@ -75,7 +75,7 @@ int FMI_Comm_size(FMI_Comm comm, int* size) {
 int FMI_Comm_compare(FMI_Comm left, FMI_Comm right, int* result) {
   const Communicator* one = CommunicatorIn("FMI_Comm_compare", left);
   const Communicator* other = CommunicatorIn("FMI_Comm_compare", right);
-  if (one == nullptr || other == nullptr) return FMI_ERR_PROC_FAILED;
+  if (one == nullptr || other == nullptr) return AnswerFailed();
   if (one == other) {
     *result = FMI_IDENT;
   } else if (*one->group == *other->group) {
@@ -126,7 +126,7 @@ int FMI_Comm_free(FMI_Comm* comm) {
   const bool is_there = CommunicatorIn(kCall, *comm) != nullptr;
   if (is_there) TheJob()->objects().communicators.Free(*comm);
   *comm = FMI_COMM_NULL;
-  return is_there ? FMI_SUCCESS : FMI_ERR_PROC_FAILED;
+  return is_there ? FMI_SUCCESS : AnswerFailed();
 }
 
 int FMI_Comm_group(FMI_Comm comm, FMI_Group* group) {
@@ -150,7 +150,7 @@ int FMI_Group_excl(FMI_Group group, int count, const int* ranks, FMI_Group* made
 
 int FMI_Group_rank(FMI_Group group, int* rank) {
   const auto of = GroupIn("FMI_Group_rank", group);
-  if (!of) return FMI_ERR_PROC_FAILED;
+  if (!of) return AnswerFailed();
   const auto own = of->Find(TheJob()->messenger().rank());
   *rank = own ? static_cast<int>(*own) : FMI_UNDEFINED;
   return FMI_SUCCESS;
@@ -158,7 +158,7 @@ int FMI_Group_rank(FMI_Group group, int* rank) {
 
 int FMI_Group_size(FMI_Group group, int* size) {
   const auto of = GroupIn("FMI_Group_size", group);
-  if (!of) return FMI_ERR_PROC_FAILED;
+  if (!of) return AnswerFailed();
   *size = static_cast<int>(of->size());
   return FMI_SUCCESS;
 }
@@ -168,7 +168,7 @@ int FMI_Group_translate_ranks(FMI_Group from, int count, const int* ranks, FMI_G
   const auto one = GroupIn(kCall, from);
   const auto other = GroupIn(kCall, to);
   CheckCount(kCall, count);
-  if (!one || !other) return FMI_ERR_PROC_FAILED;
+  if (!one || !other) return AnswerFailed();
   for (int i = 0; i < count; ++i) {
     if (ranks[i] == FMI_PROC_NULL) {
       translated[i] = FMI_PROC_NULL;
@@ -189,5 +189,5 @@ int FMI_Group_free(FMI_Group* group) {
   const bool is_there = GroupIn(kCall, *group) != nullptr;
   TheJob()->objects().groups.Remove(*group);
   *group = FMI_GROUP_NULL;
-  return is_there ? FMI_SUCCESS : FMI_ERR_PROC_FAILED;
+  return is_there ? FMI_SUCCESS : AnswerFailed();
 }

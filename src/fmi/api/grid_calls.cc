@@ -97,7 +97,7 @@ int FMI_Cart_sub(FMI_Comm comm, const int* keeps, FMI_Comm* made) {
 
 int FMI_Cartdim_get(FMI_Comm comm, int* dimensions) {
   const Grid* grid = GridIn("FMI_Cartdim_get", comm);
-  if (grid == nullptr) return FMI_ERR_PROC_FAILED;
+  if (grid == nullptr) return AnswerFailed();
   *dimensions = static_cast<int>(grid->sizes.size());
   return FMI_SUCCESS;
 }
@@ -105,7 +105,7 @@ int FMI_Cartdim_get(FMI_Comm comm, int* dimensions) {
 int FMI_Cart_get(FMI_Comm comm, int dimensions, int* sizes, int* periods, int* coordinates) {
   constexpr char kCall[] = "FMI_Cart_get";
   const Grid* grid = GridIn(kCall, comm);
-  if (grid == nullptr) return FMI_ERR_PROC_FAILED;
+  if (grid == nullptr) return AnswerFailed();
   CheckRoom(kCall, *grid, dimensions);
   const std::vector<int> own = grid->CoordinatesOf(CommunicatorIn(kCall, comm)->channel.rank());
   for (size_t i = 0; i < own.size(); ++i) {
@@ -119,7 +119,7 @@ int FMI_Cart_get(FMI_Comm comm, int dimensions, int* sizes, int* periods, int* c
 int FMI_Cart_coords(FMI_Comm comm, int rank, int dimensions, int* coordinates) {
   constexpr char kCall[] = "FMI_Cart_coords";
   const Grid* grid = GridIn(kCall, comm);
-  if (grid == nullptr) return FMI_ERR_PROC_FAILED;
+  if (grid == nullptr) return AnswerFailed();
   CheckRoom(kCall, *grid, dimensions);
   const std::vector<int> found = grid->CoordinatesOf(CheckedRank(kCall, *CommunicatorIn(kCall, comm), rank, "rank"));
   std::copy(found.begin(), found.end(), coordinates);
@@ -129,7 +129,7 @@ int FMI_Cart_coords(FMI_Comm comm, int rank, int dimensions, int* coordinates) {
 int FMI_Cart_rank(FMI_Comm comm, const int* coordinates, int* rank) {
   constexpr char kCall[] = "FMI_Cart_rank";
   const Grid* grid = GridIn(kCall, comm);
-  if (grid == nullptr) return FMI_ERR_PROC_FAILED;
+  if (grid == nullptr) return AnswerFailed();
   const std::vector<int> wanted(coordinates, coordinates + grid->sizes.size());
   const auto found = grid->RankOf(wanted);
   if (!found) Die(kCall, fmt::format("({}) lies outside the grid {}", fmt::join(wanted, ", "), fmt::join(grid->sizes, " x ")));
@@ -140,7 +140,7 @@ int FMI_Cart_rank(FMI_Comm comm, const int* coordinates, int* rank) {
 int FMI_Cart_shift(FMI_Comm comm, int dimension, int by, int* source, int* destination) {
   constexpr char kCall[] = "FMI_Cart_shift";
   const Grid* grid = GridIn(kCall, comm);
-  if (grid == nullptr) return FMI_ERR_PROC_FAILED;
+  if (grid == nullptr) return AnswerFailed();
   if (dimension < 0 || dimension >= static_cast<int>(grid->sizes.size())) {
     Die(kCall, fmt::format("the dimension is {}, and the grid has {}", dimension, grid->sizes.size()));
   }

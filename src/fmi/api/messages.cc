@@ -22,7 +22,7 @@ using Mode = Messenger::SendMode;
 // Of a communicator that a failure has kept from being made.
 int AnswerNotBegun(FMI_Request* request) {
   *request = FMI_REQUEST_NULL;
-  return FMI_ERR_PROC_FAILED;
+  return AnswerFailed();
 }
 
 // Of a call that is over when its message is.
@@ -33,7 +33,7 @@ int FinishOwn(const char* call, FMI_Request request, FMI_Status* status) {
 int SendAndFinish(const char* call, SendKind kind, const void* data, int count, FMI_Datatype type, int to, int tag,
                   FMI_Comm comm) {
   const Communicator* in = CommunicatorIn(call, comm);
-  if (in == nullptr) return FMI_ERR_PROC_FAILED;
+  if (in == nullptr) return AnswerFailed();
   const FMI_Request sent = BeginSend(call, *in, CheckedMessage(call, data, count, type), to, tag, kind);
   return FinishOwn(call, sent, FMI_STATUS_IGNORE);
 }
@@ -73,7 +73,7 @@ FMI_Request BeginSend(const char* call, const Communicator& in, Elements element
   Job& job = *TheJob();
   const RequestId sent = job.packed_messages().BeginSend(in.channel, receiver, tag, std::move(elements), mode, copies);
   if (!copies) return sent;
-  job.freed_requests().Add(sent, /*is_send=*/true);
+  if (sent != Messenger::kGone) job.freed_requests().Add(sent, /*is_send=*/true);
   return kNobodysRequest;
 }
 
@@ -87,7 +87,7 @@ FMI_Request BeginReceive(const char* call, const Communicator& in, Elements elem
 int AnswerBegun() {
   if (!TheJob()->messenger().is_broken()) return FMI_SUCCESS;
   TheJob()->WaitUnlessSurvivable();
-  return FMI_ERR_PROC_FAILED;
+  return AnswerFailed();
 }
 
 }  // namespace kedge::fmi
@@ -110,7 +110,7 @@ int FMI_Bsend(const void* data, int count, FMI_Datatype type, int to, int tag, F
 int FMI_Recv(void* data, int count, FMI_Datatype type, int from, int tag, FMI_Comm comm, FMI_Status* status) {
   constexpr char kCall[] = "FMI_Recv";
   const Communicator* in = CommunicatorIn(kCall, comm);
-  if (in == nullptr) return FMI_ERR_PROC_FAILED;
+  if (in == nullptr) return AnswerFailed();
   return FinishOwn(kCall, BeginReceive(kCall, *in, CheckedMessage(kCall, data, count, type), from, tag), status);
 }
 
@@ -118,7 +118,7 @@ int FMI_Sendrecv(const void* sent, int sent_count, FMI_Datatype sent_type, int t
                  int received_count, FMI_Datatype received_type, int from, int received_tag, FMI_Comm comm, FMI_Status* status) {
   constexpr char kCall[] = "FMI_Sendrecv";
   const Communicator* in = CommunicatorIn(kCall, comm);
-  if (in == nullptr) return FMI_ERR_PROC_FAILED;
+  if (in == nullptr) return AnswerFailed();
   const Elements there = CheckedMessage(kCall, received, received_count, received_type);
   FMI_Request receive = BeginReceive(kCall, *in, there, from, received_tag);
   FMI_Request send = BeginSend(kCall, *in, CheckedMessage(kCall, sent, sent_count, sent_type), to, sent_tag, SendKind::kStandard);
@@ -132,7 +132,7 @@ int FMI_Sendrecv_replace(void* data, int count, FMI_Datatype type, int to, int s
                          FMI_Comm comm, FMI_Status* status) {
   constexpr char kCall[] = "FMI_Sendrecv_replace";
   const Communicator* in = CommunicatorIn(kCall, comm);
-  if (in == nullptr) return FMI_ERR_PROC_FAILED;
+  if (in == nullptr) return AnswerFailed();
   const Elements elements = CheckedMessage(kCall, data, count, type);
   BeginSend(kCall, *in, elements, to, sent_tag, SendKind::kBuffered);
   return FinishOwn(kCall, BeginReceive(kCall, *in, elements, from, received_tag), status);
@@ -180,7 +180,7 @@ int FMI_Buffer_detach(void* buffer, int* bytes) {
 int FMI_Probe(int from, int tag, FMI_Comm comm, FMI_Status* status) {
   constexpr char kCall[] = "FMI_Probe";
   const Communicator* in = CommunicatorIn(kCall, comm);
-  if (in == nullptr) return FMI_ERR_PROC_FAILED;
+  if (in == nullptr) return AnswerFailed();
   Received received = kFromNobody;
   kedge::Status found;
   if (from != FMI_PROC_NULL) {
@@ -195,7 +195,7 @@ int FMI_Iprobe(int from, int tag, FMI_Comm comm, int* flag, FMI_Status* status) 
   constexpr char kCall[] = "FMI_Iprobe";
   *flag = 0;
   const Communicator* in = CommunicatorIn(kCall, comm);
-  if (in == nullptr) return FMI_ERR_PROC_FAILED;
+  if (in == nullptr) return AnswerFailed();
   std::optional<Received> found = kFromNobody;
   if (from != FMI_PROC_NULL) {
     CheckSource(kCall, *in, from, tag);

@@ -92,7 +92,7 @@ PackedElements Given(const char* call, const Communicator& in, Pieces* all, cons
 int Scatter(const char* call, const void* sent, const Layout& layout, FMI_Datatype sent_type, void* received, int received_count,
             FMI_Datatype received_type, int root, FMI_Comm comm) {
   Communicator* in = CommunicatorIn(call, comm);
-  if (in == nullptr) return FMI_ERR_PROC_FAILED;
+  if (in == nullptr) return AnswerFailed();
   const uint32_t from = CheckedRank(call, *in, root, "root");
   const bool is_root = in->channel.rank() == from;
   Pieces all = is_root ? Pieces(call, *in, sent, layout, sent_type) : Pieces();
@@ -111,7 +111,7 @@ int Scatter(const char* call, const void* sent, const Layout& layout, FMI_Dataty
 int Exchange(const char* call, const void* sent, const Layout& sent_layout, FMI_Datatype sent_type, void* received,
              const Layout& received_layout, FMI_Datatype received_type, FMI_Comm comm) {
   Communicator* in = CommunicatorIn(call, comm);
-  if (in == nullptr) return FMI_ERR_PROC_FAILED;
+  if (in == nullptr) return AnswerFailed();
   const bool is_in_place = sent == FMI_IN_PLACE;
   Pieces from(call, *in, is_in_place ? received : sent, is_in_place ? received_layout : sent_layout,
               is_in_place ? received_type : sent_type);
@@ -132,7 +132,7 @@ int FMI_Gatherv(const void* sent, int sent_count, FMI_Datatype sent_type, void* 
                 const int* places, FMI_Datatype received_type, int root, FMI_Comm comm) {
   constexpr char kCall[] = "FMI_Gatherv";
   Communicator* in = CommunicatorIn(kCall, comm);
-  if (in == nullptr) return FMI_ERR_PROC_FAILED;
+  if (in == nullptr) return AnswerFailed();
   const uint32_t to = CheckedRank(kCall, *in, root, "root");
   if (in->channel.rank() != to) {
     if (sent == FMI_IN_PLACE) Die(kCall, "FMI_IN_PLACE is for the root alone");
@@ -152,7 +152,7 @@ int FMI_Allgatherv(const void* sent, int sent_count, FMI_Datatype sent_type, voi
                    const int* places, FMI_Datatype received_type, FMI_Comm comm) {
   constexpr char kCall[] = "FMI_Allgatherv";
   Communicator* in = CommunicatorIn(kCall, comm);
-  if (in == nullptr) return FMI_ERR_PROC_FAILED;
+  if (in == nullptr) return AnswerFailed();
   CheckLists(kCall, received_counts, places);
   Pieces all(kCall, *in, received, {0, received_counts, places}, received_type);
   const PackedElements given = Given(kCall, *in, &all, sent, sent_count, sent_type);

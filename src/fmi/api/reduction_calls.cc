@@ -28,7 +28,7 @@ using CombineAll = Status (Collectives::*)(void*, size_t, size_t, const Combine&
 int CombineOnAll(const char* call, CombineAll combine, const void* sent, void* received, int count, FMI_Datatype type, FMI_Op op,
                  FMI_Comm comm) {
   Communicator* in = CommunicatorIn(call, comm);
-  if (in == nullptr) return FMI_ERR_PROC_FAILED;
+  if (in == nullptr) return AnswerFailed();
   CheckCount(call, count);
   const Reduction reduction = CheckedReduction(call, type, op);
   PackedElements result(CheckedElements(call, received, static_cast<uint64_t>(count), type));
@@ -73,7 +73,7 @@ using namespace kedge::fmi;  // NOLINT(google-build-using-namespace)
 int FMI_Reduce(const void* sent, void* received, int count, FMI_Datatype type, FMI_Op op, int root, FMI_Comm comm) {
   constexpr char kCall[] = "FMI_Reduce";
   Communicator* in = CommunicatorIn(kCall, comm);
-  if (in == nullptr) return FMI_ERR_PROC_FAILED;
+  if (in == nullptr) return AnswerFailed();
   CheckCount(kCall, count);
   const uint32_t to = CheckedRank(kCall, *in, root, "root");
   const bool is_root = in->channel.rank() == to;
@@ -109,7 +109,7 @@ int FMI_Scan(const void* sent, void* received, int count, FMI_Datatype type, FMI
 int FMI_Exscan(const void* sent, void* received, int count, FMI_Datatype type, FMI_Op op, FMI_Comm comm) {
   constexpr char kCall[] = "FMI_Exscan";
   Communicator* in = CommunicatorIn(kCall, comm);
-  if (in == nullptr) return FMI_ERR_PROC_FAILED;
+  if (in == nullptr) return AnswerFailed();
   CheckCount(kCall, count);
   const Reduction reduction = CheckedReduction(kCall, type, op);
   const auto elements = static_cast<uint64_t>(count);
@@ -124,7 +124,7 @@ int FMI_Exscan(const void* sent, void* received, int count, FMI_Datatype type, F
 int FMI_Reduce_scatter(const void* sent, void* received, const int* counts, FMI_Datatype type, FMI_Op op, FMI_Comm comm) {
   constexpr char kCall[] = "FMI_Reduce_scatter";
   Communicator* in = CommunicatorIn(kCall, comm);
-  if (in == nullptr) return FMI_ERR_PROC_FAILED;
+  if (in == nullptr) return AnswerFailed();
   CheckNotNull(kCall, counts, "the list of counts");
   return CombineAndScatter(kCall, in, sent, received, {counts, counts + in->channel.ranks()}, type, op);
 }
@@ -132,6 +132,6 @@ int FMI_Reduce_scatter(const void* sent, void* received, const int* counts, FMI_
 int FMI_Reduce_scatter_block(const void* sent, void* received, int count, FMI_Datatype type, FMI_Op op, FMI_Comm comm) {
   constexpr char kCall[] = "FMI_Reduce_scatter_block";
   Communicator* in = CommunicatorIn(kCall, comm);
-  if (in == nullptr) return FMI_ERR_PROC_FAILED;
+  if (in == nullptr) return AnswerFailed();
   return CombineAndScatter(kCall, in, sent, received, std::vector<int>(in->channel.ranks(), count), type, op);
 }

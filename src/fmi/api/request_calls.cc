@@ -97,7 +97,7 @@ int MakePersistent(const char* call, PersistentRequest made, FMI_Request* reques
     made.is_send ? CheckReceiver(call, *in, made.peer, made.tag) : CheckSource(call, *in, made.peer, made.tag);
   }
   *request = kOwnRequest + TheJob()->objects().requests.Add(std::move(made));
-  return in != nullptr ? FMI_SUCCESS : FMI_ERR_PROC_FAILED;
+  return in != nullptr ? FMI_SUCCESS : AnswerFailed();
 }
 
 int MakePersistentSend(const char* call, SendKind kind, const void* data, int count, FMI_Datatype type, int to, int tag,

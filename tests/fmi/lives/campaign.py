@@ -58,6 +58,8 @@ def shrunk(life: Life, kind: str, stopping: threading.Event) -> Life:
             yield replace(life, deaths={its: point for its, point in life.deaths.items() if its != death})
         if life.careless:
             yield replace(life, careless=False)
+        if life.jumping:
+            yield replace(life, jumping=False)
 
     while not stopping.is_set():
         found = next((candidate for candidate in smaller(life) if still_breaks(candidate)), None)

@@ -6,6 +6,7 @@
     interval 10                 steps from checkpoint to checkpoint
     program 17 300 1000         its number, how many steps, and for how many microseconds each one pauses
     careless                    the program looks at no result of a call
+    jumping                     nor does this one, whose broken calls jump back to FMI_Loop
     key protect.scheme xor      of the configuration
     die 1 0 fmi.restore:2       rank 1, started for the first time (0), kills itself at this point (os/process/kill_point.h)
     +0.7 kill 2 3               so many seconds after the line before (the first: after the start): SIGKILL of ranks at once
@@ -52,6 +53,7 @@ class Life:
     steps: int = 300
     pause: int = 1000
     careless: bool = False
+    jumping: bool = False
     keys: dict[str, str] = field(default_factory=dict)
     deaths: dict[tuple[int, int], str] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
@@ -60,6 +62,7 @@ class Life:
         lines = [f"ranks {self.ranks}", f"nodes {self.nodes}", f"spares {self.spares}", f"interval {self.interval}",
                  f"program {self.program} {self.steps} {self.pause}"]
         lines += ["careless"] if self.careless else []
+        lines += ["jumping"] if self.jumping else []
         lines += [f"key {name} {value}" for name, value in self.keys.items()]
         lines += [f"die {rank} {start} {point}" for (rank, start), point in self.deaths.items()]
         lines += [fault.text() for fault in self.faults]
@@ -83,6 +86,8 @@ def parse(text: str) -> Life:
                 life = replace(life, program=int(words[0]), steps=int(words[1]), pause=int(words[2]))
             elif word == "careless":
                 life = replace(life, careless=True)
+            elif word == "jumping":
+                life = replace(life, jumping=True)
             elif word == "key":
                 life = replace(life, keys=life.keys | {words[0]: words[1]})
             elif word == "die":
@@ -117,7 +122,7 @@ def _setup(draws: random.Random) -> Life:
         keys["protect.scheme"] = draws.choice(["none", "partner", "xor", "rs" if nodes > 2 else "xor"])
     keys["schedule.store"] = draws.choice(["1", "1", "3", "0"])
     return Life(ranks, nodes, draws.choice([0, 1, 1, 2]) if nodes > 1 else 0, draws.choice([1, 3, 10, 25, 50]),
-                draws.randrange(1, 10**6), draws.choice([100, 200, 400]), draws.choice([0, 1000, 3000]), draws.random() < 0.25, keys)
+                draws.randrange(1, 10**6), draws.choice([100, 200, 400]), draws.choice([0, 1000, 3000]), draws.random() < 0.25, keys=keys)
 
 
 def generated(seed: int) -> Life:
@@ -131,7 +136,7 @@ def generated(seed: int) -> Life:
     while draws.random() < 0.2:
         times = draws.choice([1, 1, 2, 3])
         deaths[draws.randrange(life.ranks), draws.choice([0, 0, 1, 2])] = draws.choice(KILL_POINTS) + (f":{times}" if times > 1 else "")
-    return replace(life, faults=tuple(faults), deaths=deaths)
+    return replace(life, faults=tuple(faults), deaths=deaths, jumping=not life.careless and draws.random() < 0.25)
 
 
 def long_one(seed: int, seconds: float, mtbf: float) -> Life:

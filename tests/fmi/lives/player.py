@@ -118,7 +118,8 @@ class Player:
         return {name: value for name, value in os.environ.items() if not name.startswith(("KEDGE_", "FMI_"))} | own | keys | more
 
     def _program(self, pause: int) -> list[str]:
-        return [str(PROGRAM), str(self.life.program), str(self.life.steps), str(pause), *(["careless"] if self.life.careless else [])]
+        how = ["jumping"] if self.life.jumping else ["careless"] if self.life.careless else []
+        return [str(PROGRAM), str(self.life.program), str(self.life.steps), str(pause), *how]
 
     def _reference(self) -> None:
         """What the program finds where nothing happens, on one node."""
