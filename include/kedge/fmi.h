@@ -294,6 +294,10 @@ KEDGE_API int FMI_Comm_dup(FMI_Comm comm, FMI_Comm* made);
 /* A communicator for each colour (0 or greater), its ranks in the order of their keys, and in that of `comm` where keys are
  * equal. FMI_UNDEFINED: in none; *made is FMI_COMM_NULL. */
 KEDGE_API int FMI_Comm_split(FMI_Comm comm, int colour, int key, FMI_Comm* made);
+/* One for each node: of the ranks that are on it at that moment. It keeps its ranks, wherever a failure brings them. `type` is
+ * FMI_COMM_TYPE_SHARED, or FMI_UNDEFINED. */
+enum { FMI_COMM_TYPE_SHARED = 0 };
+KEDGE_API int FMI_Comm_split_type(FMI_Comm comm, int type, int key, FMI_Comm* made);
 /* Of a group's ranks, which all give the same one; others get FMI_COMM_NULL. Groups without a common rank may be made at once. */
 KEDGE_API int FMI_Comm_create(FMI_Comm comm, FMI_Group group, FMI_Comm* made);
 /* Waits for nobody; all ranks are to call it. What was begun ends as it would. */
@@ -303,6 +307,13 @@ KEDGE_API int FMI_Comm_free(FMI_Comm* comm);
 KEDGE_API int FMI_Comm_group(FMI_Comm comm, FMI_Group* group);
 KEDGE_API int FMI_Group_incl(FMI_Group group, int count, const int* ranks, FMI_Group* made);
 KEDGE_API int FMI_Group_excl(FMI_Group group, int count, const int* ranks, FMI_Group* made);
+/* The ranks of the first, and then those of the second that are not in it; those of the first that are in the second; those that
+ * are not. */
+KEDGE_API int FMI_Group_union(FMI_Group left, FMI_Group right, FMI_Group* made);
+KEDGE_API int FMI_Group_intersection(FMI_Group left, FMI_Group right, FMI_Group* made);
+KEDGE_API int FMI_Group_difference(FMI_Group left, FMI_Group right, FMI_Group* made);
+/* FMI_IDENT: the same ranks in the same order; FMI_SIMILAR: in another one. */
+KEDGE_API int FMI_Group_compare(FMI_Group left, FMI_Group right, int* result);
 /* FMI_UNDEFINED: this rank is not in it. */
 KEDGE_API int FMI_Group_rank(FMI_Group group, int* rank);
 KEDGE_API int FMI_Group_size(FMI_Group group, int* size);
@@ -342,6 +353,11 @@ KEDGE_API int FMI_Type_indexed(int count, const int* lengths, const int* places,
 /* lengths[i] elements of types[i], from offsets[i] bytes on. Its extent has the padding that C gives such a struct. */
 KEDGE_API int FMI_Type_create_struct(int count, const int* lengths, const FMI_Aint* offsets, const FMI_Datatype* types,
                                      FMI_Datatype* made);
+/* Of an array with these sizes the counts[i] elements from begins[i] on. With FMI_ORDER_C the last dimension counts fastest, else
+ * the first. The next one lies behind the whole array. */
+enum { FMI_ORDER_C = 0, FMI_ORDER_FORTRAN = 1 };
+KEDGE_API int FMI_Type_create_subarray(int dimensions, const int* sizes, const int* counts, const int* begins, int order,
+                                       FMI_Datatype type, FMI_Datatype* made);
 /* The same elements, the first byte of which counts as `lower`; the next one begins `extent` bytes further. */
 KEDGE_API int FMI_Type_create_resized(FMI_Datatype type, FMI_Aint lower, FMI_Aint extent, FMI_Datatype* made);
 KEDGE_API int FMI_Type_commit(FMI_Datatype* type);
@@ -351,6 +367,14 @@ KEDGE_API int FMI_Type_free(FMI_Datatype* type);
 KEDGE_API int FMI_Type_size(FMI_Datatype type, int* size);
 /* Where an element begins, and how far the next one is. */
 KEDGE_API int FMI_Type_get_extent(FMI_Datatype type, FMI_Aint* lower, FMI_Aint* extent);
+/* Of the bytes that it has. */
+KEDGE_API int FMI_Type_get_true_extent(FMI_Datatype type, FMI_Aint* lower, FMI_Aint* extent);
+/* Elements side by side, as messages have them, from *position on in a buffer of so many bytes, and from there. *position moves
+ * behind them. Who sends the buffer sends FMI_BYTE. */
+KEDGE_API int FMI_Pack(const void* data, int count, FMI_Datatype type, void* packed, int bytes, int* position, FMI_Comm comm);
+KEDGE_API int FMI_Unpack(const void* packed, int bytes, int* position, void* data, int count, FMI_Datatype type, FMI_Comm comm);
+/* How many bytes they take. */
+KEDGE_API int FMI_Pack_size(int count, FMI_Datatype type, FMI_Comm comm, int* size);
 
 #ifdef __cplusplus
 }

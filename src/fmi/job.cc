@@ -77,6 +77,12 @@ Status Job::Begin() {
   return Enter([] { return Status::Ok(); });
 }
 
+uint32_t Job::FirstRankHere() const {
+  uint32_t rank = 0;
+  while (!board_.is_here(rank)) ++rank;
+  return rank;
+}
+
 Status Job::Enter(const std::function<Status()>& connect) {
   messenger_.Adopt(board_.epoch());
   packed_messages_.Clear();

@@ -42,6 +42,9 @@ class Job {
   // After a failure. Where no rank can go back, as before the first checkpoint, fmirun ends this process here.
   void WaitUnlessSurvivable();
 
+  // Of this node, as it is now.
+  uint32_t FirstRankHere() const;
+
   Messenger& messenger() { return messenger_; }
   const Messenger& messenger() const { return messenger_; }
   Objects& objects() { return objects_; }

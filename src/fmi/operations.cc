@@ -13,15 +13,11 @@ namespace {
 class Spread {
  public:
   Spread(const TypeMap& map, uint64_t count) {
-    int64_t first = 0, last = 0;
-    for (const TypeMap::Run& run : map.runs()) {
-      const int64_t reach = static_cast<int64_t>(run.count - 1) * run.stride;
-      first = std::min(first, run.offset + std::min<int64_t>(reach, 0));
-      last = std::max(last, run.offset + std::max<int64_t>(reach, 0) + static_cast<int64_t>(run.bytes));
-    }
+    auto [first, last] = map.Reach();
     const int64_t reach = static_cast<int64_t>(count - 1) * map.extent();
-    first += std::min<int64_t>(reach, 0);
-    last += std::max<int64_t>(reach, 0);
+    // An element is where it is called, whether it has bytes there or not.
+    first = std::min<int64_t>(first, 0) + std::min<int64_t>(reach, 0);
+    last = std::max<int64_t>(last, 0) + std::max<int64_t>(reach, 0);
     const int64_t before = (kAlignment - 1 - first) / kAlignment * kAlignment;
     memory_ = std::make_unique<std::byte[]>(static_cast<size_t>(before + last));
     elements_ = memory_.get() + before;

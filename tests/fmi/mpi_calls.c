@@ -446,6 +446,85 @@ static void types(void) {
   CHECK(columns == MPI_DATATYPE_NULL);
 }
 
+/* What programs such as LAMMPS also ask for. */
+static void parts(void) {
+  const int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
+  const int sizes[2] = {5, 7}, counts[2] = {2, 3}, begins[2] = {1, 4}, places[2] = {1, 5};
+  const MPI_Aint offsets[2] = {4, 20};
+  int from[5][7], to[5][7], line[8] = {0, 1, 2, 3, 4, 5, 6, 7}, got[4] = {-1, -1, -1, -1};
+  int bytes, position = 0, size, at, compared, ranges[1][3] = {{ranks - 1, 0, -1}};
+  char packed[100];
+  MPI_Datatype box, turned, blocks, far_blocks;
+  MPI_Aint lower, extent;
+  MPI_Group world, reversed, made;
+  MPI_Comm here;
+  void* memory = NULL;
+  for (int i = 0; i < 35; ++i) ((int*)from)[i] = 100 * rank + i;
+  memset(to, -1, sizeof to);
+  MPI_Type_create_subarray(2, sizes, counts, begins, MPI_ORDER_C, MPI_INT, &box);
+  MPI_Type_create_subarray(2, sizes, counts, begins, MPI_ORDER_FORTRAN, MPI_INT, &turned);
+  MPI_Type_commit(&box);
+  MPI_Type_get_extent(turned, &lower, &extent);
+  tell("turned from", (double)lower);
+  tell("turned reaches", (double)extent);
+  MPI_Type_get_true_extent(turned, &lower, &extent);
+  tell("turned truly from", (double)lower);
+  tell("turned truly reaches", (double)extent);
+  MPI_Sendrecv(from, 1, box, next, 0, to, 1, box, previous, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  CHECK(to[1][4] == 100 * previous + 11 && to[2][6] == 100 * previous + 20 && to[1][3] == -1 && to[3][4] == -1);
+  MPI_Pack_size(1, box, MPI_COMM_WORLD, &bytes);
+  CHECK(bytes >= 24);
+  MPI_Pack(&rank, 1, MPI_INT, packed, sizeof packed, &position, MPI_COMM_WORLD);
+  MPI_Pack(from, 1, box, packed, sizeof packed, &position, MPI_COMM_WORLD);
+  bytes = position;
+  MPI_Sendrecv_replace(packed, bytes, MPI_PACKED, next, 1, previous, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  position = 0;
+  memset(to, -1, sizeof to);
+  MPI_Unpack(packed, bytes, &position, &at, 1, MPI_INT, MPI_COMM_WORLD);
+  MPI_Unpack(packed, bytes, &position, to, 1, box, MPI_COMM_WORLD);
+  CHECK(at == previous && position == bytes && to[2][5] == 100 * previous + 19);
+  MPI_Type_create_indexed_block(2, 2, places, MPI_INT, &blocks);
+  MPI_Type_create_hindexed_block(2, 2, offsets, MPI_INT, &far_blocks);
+  MPI_Type_commit(&blocks);
+  MPI_Type_commit(&far_blocks);
+  MPI_Sendrecv(line, 1, blocks, rank, 2, got, 4, MPI_INT, rank, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  CHECK(got[0] == 1 && got[1] == 2 && got[2] == 5 && got[3] == 6);
+  memset(got, -1, sizeof got);
+  MPI_Sendrecv(line, 1, far_blocks, rank, 2, got, 4, MPI_INT, rank, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  CHECK(got[0] == 1 && got[1] == 2 && got[2] == 5 && got[3] == 6);
+
+  MPI_Comm_group(MPI_COMM_WORLD, &world);
+  MPI_Group_range_incl(world, 1, ranges, &reversed);
+  MPI_Group_rank(reversed, &at);
+  CHECK(at == ranks - 1 - rank);
+  MPI_Group_compare(world, reversed, &compared);
+  CHECK(compared == (ranks == 1 ? MPI_IDENT : MPI_SIMILAR));
+  ranges[0][1] = ranks - 1;
+  MPI_Group_range_excl(world, 1, ranges, &made);
+  MPI_Group_size(made, &size);
+  CHECK(size == ranks - 1);
+  MPI_Group_difference(world, made, &reversed);
+  MPI_Group_union(reversed, world, &made);
+  MPI_Group_rank(made, &at);
+  tell("of all", at);
+  MPI_Group_intersection(made, reversed, &made);
+  MPI_Group_size(made, &size);
+  tell("in both", size);
+
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, -rank, MPI_INFO_NULL, &here);
+  MPI_Comm_size(here, &size);
+  MPI_Allreduce(MPI_IN_PLACE, &size, 1, MPI_INT, MPI_MIN, here);
+  CHECK(size >= 1 && size <= ranks);
+  MPI_Comm_size(MPI_Comm_fromint(MPI_Comm_toint(here)), &at);
+  CHECK(at == size && MPI_Comm_fromint(MPI_Comm_toint(MPI_COMM_WORLD)) == MPI_COMM_WORLD);
+  CHECK(MPI_Type_fromint(MPI_Type_toint(box)) == box && MPI_Op_fromint(MPI_Op_toint(MPI_SUM)) == MPI_SUM);
+  MPI_Is_thread_main(&at);
+  CHECK(at);
+  MPI_Alloc_mem(1000, MPI_INFO_NULL, &memory);
+  memset(memory, 1, 1000);
+  MPI_Free_mem(memory);
+}
+
 /* Of what the ABI gives a number, so that a wrong one shows. */
 static void sizes(void) {
   const MPI_Datatype all[] = {MPI_AINT,
@@ -541,6 +620,7 @@ int main(int argc, char** argv) {
     persistent();
     communicators();
     types();
+    parts();
     sizes();
   } else if (strcmp(name, "missing") == 0) {
     MPI_Win window;

@@ -19,6 +19,8 @@ enum : int { kAnySource = -1, kAnyTag = -2, kProcNull = -3, kUndefined = -32766 
 enum : int { kThreadSingle = 0, kThreadFunneled = 1024 };
 enum : int { kIdent = 201, kCongruent = 202, kSimilar = 203, kUnequal = 204 };
 enum : int { kCart = 211 };
+enum : int { kCommTypeShared = 221 };
+enum : int { kOrderC = 12 };
 enum : int { kTagUpperBound = 501, kWtimeIsGlobal = 504 };
 enum : uintptr_t {
   kOpNull = 0x20,
@@ -46,6 +48,7 @@ using MPI_Group = struct GroupHandle*;
 using MPI_Datatype = struct DatatypeHandle*;
 using MPI_Op = struct OpHandle*;
 using MPI_Request = struct RequestHandle*;
+using MPI_Info = struct InfoHandle*;
 using MPI_Errhandler = struct ErrhandlerHandle*;
 using MPI_Aint = intptr_t;
 using MPI_Count = int64_t;

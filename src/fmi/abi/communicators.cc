@@ -1,5 +1,6 @@
 // The MPI ABI on FMI: communicators, groups and grids.
 #include <algorithm>
+#include <cstdint>
 #include <vector>
 
 #include "fmi/abi/abi.h"
@@ -15,6 +16,17 @@ int OutComparison(int result) {
     case FMI_SIMILAR: return kSimilar;
   }
   return kUnequal;
+}
+
+// First and last rank, and how far the next one is.
+std::vector<int> InRanges(const char* call, int count, const int (*ranges)[3]) {
+  std::vector<int> ranks;
+  for (int i = 0; i < count; ++i) {
+    const auto [first, last, stride] = ranges[i];
+    if (stride == 0) Die(call, "a range has the stride 0");
+    for (int64_t rank = first; stride > 0 ? rank <= last : rank >= last; rank += stride) ranks.push_back(static_cast<int>(rank));
+  }
+  return ranks;
 }
 
 }  // namespace
@@ -47,6 +59,12 @@ KEDGE_MPI int MPI_Comm_split(MPI_Comm comm, int colour, int key, MPI_Comm* made)
   return Answer(FMI_Comm_split(In(comm), InColour(colour), key, OutComm(made)));
 }
 
+KEDGE_MPI int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info, MPI_Comm* made) {
+  if (type != kCommTypeShared && type != kUndefined) Die("MPI_Comm_split_type", "FMI splits by MPI_COMM_TYPE_SHARED alone");
+  const int own = type == kUndefined ? static_cast<int>(FMI_UNDEFINED) : static_cast<int>(FMI_COMM_TYPE_SHARED);
+  return Answer(FMI_Comm_split_type(In(comm), own, key, OutComm(made)));
+}
+
 KEDGE_MPI int MPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm* made) {
   return Answer(FMI_Comm_create(In(comm), In(group), OutComm(made)));
 }
@@ -65,6 +83,34 @@ KEDGE_MPI int MPI_Group_incl(MPI_Group group, int count, const int* ranks, MPI_G
 
 KEDGE_MPI int MPI_Group_excl(MPI_Group group, int count, const int* ranks, MPI_Group* made) {
   return Answer(FMI_Group_excl(In(group), count, ranks, OutGroup(made)));
+}
+
+KEDGE_MPI int MPI_Group_range_incl(MPI_Group group, int count, int ranges[][3], MPI_Group* made) {
+  const std::vector<int> ranks = InRanges("MPI_Group_range_incl", count, ranges);
+  return MPI_Group_incl(group, static_cast<int>(ranks.size()), ranks.data(), made);
+}
+
+KEDGE_MPI int MPI_Group_range_excl(MPI_Group group, int count, int ranges[][3], MPI_Group* made) {
+  const std::vector<int> ranks = InRanges("MPI_Group_range_excl", count, ranges);
+  return MPI_Group_excl(group, static_cast<int>(ranks.size()), ranks.data(), made);
+}
+
+KEDGE_MPI int MPI_Group_union(MPI_Group left, MPI_Group right, MPI_Group* made) {
+  return Answer(FMI_Group_union(In(left), In(right), OutGroup(made)));
+}
+
+KEDGE_MPI int MPI_Group_intersection(MPI_Group left, MPI_Group right, MPI_Group* made) {
+  return Answer(FMI_Group_intersection(In(left), In(right), OutGroup(made)));
+}
+
+KEDGE_MPI int MPI_Group_difference(MPI_Group left, MPI_Group right, MPI_Group* made) {
+  return Answer(FMI_Group_difference(In(left), In(right), OutGroup(made)));
+}
+
+KEDGE_MPI int MPI_Group_compare(MPI_Group left, MPI_Group right, int* result) {
+  const int code = FMI_Group_compare(In(left), In(right), result);
+  *result = OutComparison(*result);
+  return Answer(code);
 }
 
 KEDGE_MPI int MPI_Group_rank(MPI_Group group, int* rank) {

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <thread>
 
 #include "fmi/abi/abi.h"
 #include "os/machine/machine.h"
@@ -16,6 +17,7 @@ namespace {
 
 bool is_initialized = false;
 bool is_finalized = false;
+std::thread::id main_thread;
 int threads = kThreadSingle;
 MPI_Errhandler error_handler = reinterpret_cast<MPI_Errhandler>(kErrorsAreFatal);  // NOLINT(performance-no-int-to-ptr)
 
@@ -42,6 +44,7 @@ constexpr size_t kLibraryVersionMax = 8192;
 KEDGE_MPI int MPI_Init(int* argc, char*** argv) {
   const int code = FMI_Init(argc, argv);
   is_initialized = true;
+  main_thread = std::this_thread::get_id();
   MakeCommSelf();
   return Answer(code);
 }
@@ -54,6 +57,12 @@ KEDGE_MPI int MPI_Init_thread(int* argc, char*** argv, int required, int* provid
 
 KEDGE_MPI int MPI_Query_thread(int* provided) {
   *provided = threads;
+  return kSuccess;
+}
+
+// All calls are made by the thread that has called MPI_Init.
+KEDGE_MPI int MPI_Is_thread_main(int* flag) {
+  *flag = std::this_thread::get_id() == main_thread ? 1 : 0;
   return kSuccess;
 }
 
@@ -141,5 +150,17 @@ KEDGE_MPI int MPI_Comm_get_attr(MPI_Comm, int key, void* value, int* flag) {
   int* found = key == kTagUpperBound ? &tag_upper_bound : key == kWtimeIsGlobal ? &is_global : nullptr;
   *flag = found != nullptr ? 1 : 0;
   if (found != nullptr) *static_cast<int**>(value) = found;
+  return kSuccess;
+}
+
+KEDGE_MPI int MPI_Alloc_mem(MPI_Aint bytes, MPI_Info, void* memory) {
+  void* made = bytes >= 0 ? std::malloc(std::max<size_t>(static_cast<size_t>(bytes), 1)) : nullptr;
+  if (made == nullptr) Die("MPI_Alloc_mem", fmt::format("there is no memory of {} bytes", bytes).c_str());
+  std::memcpy(memory, &made, sizeof made);
+  return kSuccess;
+}
+
+KEDGE_MPI int MPI_Free_mem(void* memory) {
+  std::free(memory);
   return kSuccess;
 }

@@ -43,6 +43,20 @@ int SetChecked(const char* call, FMI_Group* handle, Result<Group> group) {
   return SetGroup(handle, std::move(*group));
 }
 
+std::vector<uint32_t> Those(const Group& of, const Group& other, bool are_in_other) {
+  std::vector<uint32_t> ranks;
+  for (const uint32_t rank : of.ranks()) {
+    if (other.Find(rank).has_value() == are_in_other) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+template <typename RanksOf>
+int CombineGroups(const char* call, FMI_Group left, FMI_Group right, FMI_Group* made, RanksOf ranks_of) {
+  const auto one = GroupIn(call, left), other = GroupIn(call, right);
+  return one && other ? SetGroup(made, Group(ranks_of(*one, *other))) : SetUnknownGroup(made);
+}
+
 }  // namespace
 
 int MakeCommunicator(const char* call, Communicator* parent, Making making, FMI_Comm* made) {
@@ -103,6 +117,15 @@ int FMI_Comm_split(FMI_Comm comm, int colour, int key, FMI_Comm* made) {
   return MakeCommunicator(kCall, parent, {Making::Call::kSplit, wish, std::nullopt, std::nullopt}, made);
 }
 
+int FMI_Comm_split_type(FMI_Comm comm, int type, int key, FMI_Comm* made) {
+  constexpr char kCall[] = "FMI_Comm_split_type";
+  if (type != FMI_COMM_TYPE_SHARED && type != FMI_UNDEFINED) Die(kCall, fmt::format("there is no type {} of parts", type));
+  Communicator* parent = CommunicatorIn(kCall, comm);
+  if (parent == nullptr) return TakeUnknownCommunicator(made);
+  const Wish wish{type == FMI_UNDEFINED ? Wish::kNowhere : static_cast<int32_t>(TheJob()->FirstRankHere()), key};
+  return MakeCommunicator(kCall, parent, {Making::Call::kSplit, wish, std::nullopt, std::nullopt}, made);
+}
+
 int FMI_Comm_create(FMI_Comm comm, FMI_Group group, FMI_Comm* made) {
   constexpr char kCall[] = "FMI_Comm_create";
   Communicator* parent = CommunicatorIn(kCall, comm);
@@ -146,6 +169,33 @@ int FMI_Group_excl(FMI_Group group, int count, const int* ranks, FMI_Group* made
   const auto of = GroupIn(kCall, group);
   const std::vector<int> members = CheckedMembers(kCall, count, ranks);
   return of ? SetChecked(kCall, made, of->Exclude(members)) : SetUnknownGroup(made);
+}
+
+int FMI_Group_union(FMI_Group left, FMI_Group right, FMI_Group* made) {
+  return CombineGroups("FMI_Group_union", left, right, made, [](const Group& one, const Group& other) {
+    std::vector<uint32_t> ranks = one.ranks();
+    for (const uint32_t rank : other.ranks()) {
+      if (!one.Find(rank)) ranks.push_back(rank);
+    }
+    return ranks;
+  });
+}
+
+int FMI_Group_intersection(FMI_Group left, FMI_Group right, FMI_Group* made) {
+  return CombineGroups("FMI_Group_intersection", left, right, made,
+                       [](const Group& one, const Group& other) { return Those(one, other, /*are_in_other=*/true); });
+}
+
+int FMI_Group_difference(FMI_Group left, FMI_Group right, FMI_Group* made) {
+  return CombineGroups("FMI_Group_difference", left, right, made,
+                       [](const Group& one, const Group& other) { return Those(one, other, /*are_in_other=*/false); });
+}
+
+int FMI_Group_compare(FMI_Group left, FMI_Group right, int* result) {
+  const auto one = GroupIn("FMI_Group_compare", left), other = GroupIn("FMI_Group_compare", right);
+  if (!one || !other) return AnswerFailed();
+  *result = *one == *other ? FMI_IDENT : one->HasSameRanks(*other) ? FMI_SIMILAR : FMI_UNEQUAL;
+  return FMI_SUCCESS;
 }
 
 int FMI_Group_rank(FMI_Group group, int* rank) {

@@ -10,6 +10,7 @@
 
 #include "fmi/api/checks.h"
 #include "fmi/handles/type_map.h"
+#include "fmi/packed_elements.h"
 #include "kedge/fmi.h"
 
 namespace kedge::fmi {
@@ -37,6 +38,16 @@ DerivedType& CheckedDerived(const char* call, FMI_Datatype* type) {
   CheckNotNull(call, type, "the type");
   if (IsBasic(*type)) Die(call, fmt::format("type {} is one of the language", *type));
   return DerivedTypeIn(call, *type);
+}
+
+// Of so many bytes in a buffer of `room`, from *position on, which moves behind them.
+std::byte* CheckedPlace(const char* call, void* packed, uint64_t bytes, int room, int* position) {
+  if (*position < 0 || room < *position || bytes > static_cast<uint64_t>(room - *position)) {
+    Die(call, fmt::format("{} bytes from {} on do not lie within {}", bytes, *position, room));
+  }
+  auto* place = static_cast<std::byte*>(packed) + *position;
+  *position += static_cast<int>(bytes);
+  return place;
 }
 
 }  // namespace
@@ -89,6 +100,20 @@ int FMI_Type_create_struct(int count, const int* lengths, const FMI_Aint* offset
   return SetType(kCall, TypeMap::Struct(parts), made);
 }
 
+int FMI_Type_create_subarray(int dimensions, const int* sizes, const int* counts, const int* begins, int order, FMI_Datatype type,
+                             FMI_Datatype* made) {
+  constexpr char kCall[] = "FMI_Type_create_subarray";
+  JobIn(kCall);
+  CheckCount(kCall, dimensions);
+  if (order != FMI_ORDER_C && order != FMI_ORDER_FORTRAN) Die(kCall, fmt::format("there is no order {}", order));
+  std::vector<TypeMap::Cut> cuts;
+  for (int i = 0; i < dimensions; ++i) {
+    const int at = order == FMI_ORDER_C ? i : dimensions - 1 - i;
+    cuts.push_back({CheckedNumber(kCall, sizes[at]), CheckedNumber(kCall, counts[at]), CheckedNumber(kCall, begins[at])});
+  }
+  return SetType(kCall, TypeMap::Subarray(cuts, *TypeMapIn(kCall, type)), made);
+}
+
 int FMI_Type_create_resized(FMI_Datatype type, FMI_Aint lower, FMI_Aint extent, FMI_Datatype* made) {
   constexpr char kCall[] = "FMI_Type_create_resized";
   JobIn(kCall);
@@ -114,6 +139,42 @@ int FMI_Type_size(FMI_Datatype type, int* size) {
   JobIn(kCall);
   const uint64_t bytes = TypeMapIn(kCall, type)->bytes();
   *size = bytes <= INT_MAX ? static_cast<int>(bytes) : FMI_UNDEFINED;
+  return FMI_SUCCESS;
+}
+
+int FMI_Type_get_true_extent(FMI_Datatype type, FMI_Aint* lower, FMI_Aint* extent) {
+  constexpr char kCall[] = "FMI_Type_get_true_extent";
+  JobIn(kCall);
+  const auto [first, last] = TypeMapIn(kCall, type)->Reach();
+  *lower = first;
+  *extent = last - first;
+  return FMI_SUCCESS;
+}
+
+int FMI_Pack(const void* data, int count, FMI_Datatype type, void* packed, int room, int* position, FMI_Comm comm) {
+  constexpr char kCall[] = "FMI_Pack";
+  if (CommunicatorIn(kCall, comm) == nullptr) return AnswerFailed();
+  CheckCount(kCall, count);
+  const PackedElements elements(CheckedElements(kCall, data, static_cast<uint64_t>(count), type));
+  elements.PackInto(CheckedPlace(kCall, packed, elements.bytes(), room, position));
+  return FMI_SUCCESS;
+}
+
+int FMI_Unpack(const void* packed, int room, int* position, void* data, int count, FMI_Datatype type, FMI_Comm comm) {
+  constexpr char kCall[] = "FMI_Unpack";
+  if (CommunicatorIn(kCall, comm) == nullptr) return AnswerFailed();
+  CheckCount(kCall, count);
+  const PackedElements elements(CheckedElements(kCall, data, static_cast<uint64_t>(count), type));
+  elements.UnpackFrom(CheckedPlace(kCall, const_cast<void*>(packed), elements.bytes(), room, position));
+  return FMI_SUCCESS;
+}
+
+int FMI_Pack_size(int count, FMI_Datatype type, FMI_Comm comm, int* size) {
+  constexpr char kCall[] = "FMI_Pack_size";
+  if (CommunicatorIn(kCall, comm) == nullptr) return AnswerFailed();
+  uint64_t bytes = 0;
+  const bool is_far = __builtin_mul_overflow(CheckedNumber(kCall, count), TypeMapIn(kCall, type)->bytes(), &bytes);
+  *size = is_far || bytes > INT_MAX ? FMI_UNDEFINED : static_cast<int>(bytes);
   return FMI_SUCCESS;
 }
 

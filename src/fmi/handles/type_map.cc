@@ -141,6 +141,37 @@ Result<TypeMap> TypeMap::Struct(const std::vector<Part>& parts) {
   return map;
 }
 
+Result<TypeMap> TypeMap::Subarray(const std::vector<Cut>& cuts, const TypeMap& type) {
+  TypeMap part = type;
+  int64_t stride = type.extent(), offset = 0;
+  for (auto cut = cuts.rbegin(); cut != cuts.rend(); ++cut) {
+    if (cut->count == 0 || cut->count > cut->size || cut->begin > cut->size - cut->count) {
+      return Status(Code::kInvalidArgument,
+                    fmt::format("{} elements from {} on are no part of {}", cut->count, cut->begin, cut->size));
+    }
+    KEDGE_ASSIGN_OR_RETURN(part, Vector(cut->count, 1, stride, part));
+    int64_t place = 0;
+    if (__builtin_mul_overflow(stride, static_cast<int64_t>(cut->begin), &place) ||
+        __builtin_mul_overflow(stride, static_cast<int64_t>(cut->size), &stride) || IsFar(stride) || IsFar(place)) {
+      return TooLarge();
+    }
+    offset += place;
+  }
+  KEDGE_ASSIGN_OR_RETURN(part, Struct({{offset, 1, &part}}));
+  return Resized(part, 0, stride);
+}
+
+std::pair<int64_t, int64_t> TypeMap::Reach() const {
+  if (runs_.empty()) return {0, 0};
+  int64_t first = INT64_MAX, last = INT64_MIN;
+  for (const Run& run : runs_) {
+    const int64_t reach = static_cast<int64_t>(run.count - 1) * run.stride;
+    first = std::min(first, run.offset + std::min<int64_t>(reach, 0));
+    last = std::max(last, run.offset + std::max<int64_t>(reach, 0) + static_cast<int64_t>(run.bytes));
+  }
+  return {first, last};
+}
+
 Result<TypeMap> TypeMap::Resized(const TypeMap& type, int64_t lower, int64_t extent) {
   if (IsFar(lower) || IsFar(extent)) return TooLarge();
   TypeMap map = type;

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -43,6 +44,14 @@ class TypeMap {
   static Result<TypeMap> Vector(uint64_t count, uint64_t length, int64_t stride, const TypeMap& type);
   // Its extent is what C gives such a struct, unless a part was resized.
   static Result<TypeMap> Struct(const std::vector<Part>& parts);
+  // Of an array with these sizes, the last of which counts fastest, the part that begins at these places. Its extent is that of
+  // the whole array.
+  struct Cut {
+    uint64_t size = 0;
+    uint64_t count = 0;
+    uint64_t begin = 0;
+  };
+  static Result<TypeMap> Subarray(const std::vector<Cut>& cuts, const TypeMap& type);
   static Result<TypeMap> Resized(const TypeMap& type, int64_t lower, int64_t extent);
 
   uint64_t bytes() const { return bytes_; }
@@ -50,6 +59,8 @@ class TypeMap {
   // From an element to the next one.
   int64_t extent() const { return upper_ - lower_; }
   const std::vector<Run>& runs() const { return runs_; }
+  // Where the first of its bytes lies, and behind the last one.
+  std::pair<int64_t, int64_t> Reach() const;
   // Where the bytes of so many elements begin, if they lie side by side in the order in which they travel.
   std::optional<int64_t> Place(uint64_t count) const;
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <numeric>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "fmi/testing/seed.h"
@@ -62,6 +63,26 @@ TEST(TypeMap, GivesStructsThePaddingOfC) {
   EXPECT_EQ(TypeMap::Struct({{0, 2, &resized}})->extent(), 18) << "what was resized is not padded";
   // One piece that does not begin at the element.
   EXPECT_EQ(TypeMap::Struct({{16, 1, &kDouble}})->Place(1), 16);
+}
+
+TEST(TypeMap, CutsBoxesOutOfArrays) {
+  const TypeMap box = *TypeMap::Subarray({{4, 2, 1}, {5, 3, 2}}, kInt);
+  EXPECT_EQ(box.runs(), (Runs{{28, 12, 2, 20}}));
+  EXPECT_EQ(box.extent(), 80);
+  EXPECT_EQ(box.lower(), 0);
+  EXPECT_EQ(box.Reach(), (std::pair<int64_t, int64_t>{28, 60}));
+  EXPECT_EQ(TypeMap::Subarray({{7, 7, 0}}, kDouble)->Place(3), 0);
+  EXPECT_EQ(TypeMap::Subarray({}, kDouble)->bytes(), 8u);
+  EXPECT_FALSE(TypeMap::Subarray({{4, 0, 0}}, kInt).ok());
+  EXPECT_FALSE(TypeMap::Subarray({{4, 5, 0}}, kInt).ok());
+  EXPECT_FALSE(TypeMap::Subarray({{4, 2, 3}}, kInt).ok());
+  EXPECT_FALSE(TypeMap::Subarray({{INT32_MAX, 1, 0}, {INT32_MAX, 1, 0}, {INT32_MAX, 1, 0}}, kInt).ok());
+}
+
+TEST(TypeMap, KnowsHowFarItsBytesReach) {
+  EXPECT_EQ(TypeMap::Vector(3, 1, -16, kDouble)->Reach(), (std::pair<int64_t, int64_t>{-32, 8}));
+  EXPECT_EQ(TypeMap::Resized(kInt, -4, 100)->Reach(), (std::pair<int64_t, int64_t>{0, 4}));
+  EXPECT_EQ(TypeMap().Reach(), (std::pair<int64_t, int64_t>{0, 0}));
 }
 
 TEST(TypeMap, RefusesWhatReachesTooFar) {
