@@ -25,10 +25,10 @@ module kedge
        kedge_type_bytes, kedge_type_int8, kedge_type_int16, kedge_type_int32, kedge_type_int64, &
        kedge_type_float32, kedge_type_float64, kedge_type_complex64, kedge_type_complex128, kedge_type_bool, &
        kedge_level_none, kedge_level_local, kedge_level_node, kedge_level_store, kedge_level_last, &
-       kedge_all, kedge_some, kedge_rest, kedge_max_dimensions
+       kedge_all, kedge_some, kedge_rest, kedge_phase_computation, kedge_phase_communication, kedge_max_dimensions
   use kedge_c, only: kedge_options, kedge_region_info, kedge_object_callbacks, c_annotate, c_annotation, c_checkpoint, &
        c_checkpoint_begin, c_checkpoint_due, c_checkpoint_end, c_checkpoint_part, c_cleanup, c_clear, c_error_message, c_finalize, &
-       c_get_statistics, c_group, c_init, c_last_flush_error, c_load_begin, c_newest, c_pending, c_pin, c_protect, &
+       c_get_statistics, c_group, c_init, c_last_flush_error, c_load_begin, c_newest, c_pending, c_phase, c_pin, c_protect, &
        c_protect_object, c_refuse, c_restart, c_restart_as, c_restart_begin, c_restart_end, c_restart_part, c_route_file, &
        c_saved_region, c_should_exit, c_status_name, c_test, c_told, c_unprotect, c_version_string, c_wait
   use kedge_heap, only: kedge_alloc, kedge_find, kedge_free
@@ -44,12 +44,13 @@ module kedge
        kedge_type_float32, kedge_type_float64, kedge_type_complex64, kedge_type_complex128, kedge_type_bool
   public :: kedge_level_none, kedge_level_local, kedge_level_node, kedge_level_store, kedge_level_last
   public :: kedge_all, kedge_some, kedge_rest, kedge_max_dimensions
+  public :: kedge_phase_computation, kedge_phase_communication
   public :: kedge_init, kedge_finalize, kedge_error_message, kedge_status_name, kedge_version_string
   public :: kedge_protect, kedge_protect_address, kedge_protect_object, kedge_unprotect, kedge_clear, kedge_group
   public :: kedge_alloc, kedge_find, kedge_free
   public :: kedge_write, kedge_read, kedge_size_callback, kedge_serialize_callback, kedge_deserialize_callback
   public :: kedge_checkpoint, kedge_checkpoint_begin, kedge_checkpoint_part, kedge_checkpoint_end, &
-       kedge_checkpoint_due, kedge_should_exit
+       kedge_checkpoint_due, kedge_should_exit, kedge_phase
   public :: kedge_route_file, kedge_annotate, kedge_annotation
   public :: kedge_wait, kedge_test, kedge_pending, kedge_last_flush_error
   public :: kedge_newest, kedge_restart, kedge_restart_begin, kedge_restart_part, kedge_restart_end
@@ -500,6 +501,15 @@ contains
     stat = c_told(c_should_exit(context%handle, answer))
     should_exit = answer /= 0
   end subroutine kedge_should_exit
+
+  ! A hint: what this rank does from now on, kedge_phase_communication or kedge_phase_computation. While it communicates, agents
+  ! do not read its images over the network for what nobody waits for.
+  subroutine kedge_phase(context, phase, stat)
+    type(kedge_context), intent(in) :: context
+    integer, intent(in) :: phase
+    integer, intent(out) :: stat
+    stat = c_told(c_phase(context%handle, int(phase, c_int)))
+  end subroutine kedge_phase
 
   ! kedge_ok when nothing of this rank is pending, kedge_error_busy while a flush runs or waits.
   subroutine kedge_pending(context, stat)

@@ -21,6 +21,7 @@ module kedge_c
   integer, parameter :: kedge_level_none = 0, kedge_level_local = 1, kedge_level_node = 2, kedge_level_store = 3, &
        kedge_level_last = 100
   integer, parameter :: kedge_all = 0, kedge_some = 1, kedge_rest = 2
+  integer, parameter :: kedge_phase_computation = 0, kedge_phase_communication = 1
   integer, parameter :: kedge_max_dimensions = 15
 
   ! One rank's handle; make it with kedge_init or kedge_mpi_init, end it with kedge_finalize. Copies name the same one.
@@ -202,6 +203,12 @@ module kedge_c
       type(c_ptr), value :: context
       integer(c_int), intent(out) :: exit
     end function c_should_exit
+
+    integer(c_int) function c_phase(context, phase) bind(C, name='kedge_phase')
+      import :: c_int, c_ptr
+      type(c_ptr), value :: context
+      integer(c_int), value :: phase
+    end function c_phase
 
     integer(c_int) function c_pending(context) bind(C, name='kedge_pending')
       import :: c_int, c_ptr

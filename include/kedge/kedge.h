@@ -320,6 +320,14 @@ KEDGE_API int kedge_checkpoint_due(kedge_context* context, int* due);
  * it has computed since its last checkpoint is computed again by the next run, unless it takes one more. */
 KEDGE_API int kedge_should_exit(kedge_context* context, int* exit);
 
+/* What this rank does from now on, in its own words; a hint, and not collective. While a rank of the node says that it
+ * communicates, other nodes' agents do not read the node's images for the store (store.layout = leaders, staging.folder) or for
+ * redundancy (protect.scheme), and its own agent does not read theirs: the network is the application's. At most `net.pause` at
+ * a time, and half of the time over long ones: a hint that is never taken back stops nothing. What a rank waits for goes on.
+ * Well under a microsecond; while images are being read, the time to wake the agent. Without an agent, nothing happens. */
+typedef enum kedge_phase_kind { KEDGE_PHASE_COMPUTATION = 0, KEDGE_PHASE_COMMUNICATION = 1 } kedge_phase_kind;
+KEDGE_API int kedge_phase(kedge_context* context, kedge_phase_kind phase);
+
 /* Waits until all ranks' images of (name, version) are at `level`. name NULL: the newest checkpoint of this context.
  * KEDGE_ERROR_TIMEOUT names who is missing, or the store while that is not where it was; _FAILED_PRECONDITION says why it never
  * gets there; a failed flush returns its own error at once, _CORRUPT when the image has changed on the node since its capture.

@@ -462,6 +462,8 @@ class Context {
     if (int code = kedge_should_exit(get(), &exit)) return Error(code, kedge_error_message());
     return exit != 0;
   }
+  // A hint: what this rank does from now on (kedge_phase).
+  Expected<void> Phase(kedge_phase_kind phase) { return detail::Check(kedge_phase(get(), phase)); }
   // The newest checkpoint of this context; a negative timeout is the configured one.
   Expected<void> Wait(kedge_level level = KEDGE_LEVEL_LAST, double timeout_seconds = -1) {
     return detail::Check(kedge_wait(get(), nullptr, 0, level, timeout_seconds));

@@ -220,6 +220,11 @@ class Context {
     return exit != 0;
   }
 
+  void Phase(bool communicates) {
+    kedge_context* context = Live();
+    Check(Unlocked([&] { return kedge_phase(context, communicates ? KEDGE_PHASE_COMMUNICATION : KEDGE_PHASE_COMPUTATION); }));
+  }
+
   std::string RouteFile(const std::string& original) {
     kedge_context* context = Live();
     std::vector<char> routed(4096);
@@ -448,6 +453,7 @@ NB_MODULE(_kedge, m) {
       .def("checkpoint_end", &Context::CheckpointEnd)
       .def("checkpoint_due", &Context::CheckpointDue)
       .def("should_exit", &Context::ShouldExit)
+      .def("phase", &Context::Phase)
       .def("route_file", &Context::RouteFile)
       .def("annotate", &Context::Annotate)
       .def("annotation", &Context::Annotation)

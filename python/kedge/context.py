@@ -345,6 +345,15 @@ class Context:
         """Whether the job has been asked to end (``kedge halt``). Collective, and alike on all ranks."""
         return self._handle.should_exit()
 
+    @contextmanager
+    def communicating(self) -> Iterator[None]:
+        """A hint: this rank communicates inside the block. Agents read its images more seldom meanwhile (``net.pause``)."""
+        self._handle.phase(True)
+        try:
+            yield
+        finally:
+            self._handle.phase(False)
+
     def loop(self, name: str, steps: Iterable[int]) -> Iterator[int]:
         """The steps that are still to be done, for ``for step in context.loop("heat", range(1, 1001)): ...``. Collective.
 

@@ -29,8 +29,12 @@ void AgentChannel::Attach(Mailbox* mailbox, const ControlBlock* control, const o
 bool AgentChannel::TryPush(const ClientMessage& message) {
   if (lost() || !to_agent_.TryPush(message)) return false;
   os::KillPoint("client-pushed-before-wake");
-  if (control_->agent_sleeping.load(std::memory_order_seq_cst) == kAgentAsleep) wake_agent_->Signal();
+  Wake();
   return true;
+}
+
+void AgentChannel::Wake() {
+  if (control_->agent_sleeping.load(std::memory_order_seq_cst) == kAgentAsleep) wake_agent_->Signal();
 }
 
 Status AgentChannel::Push(const ClientMessage& message, const Deadline& deadline) {

@@ -22,6 +22,8 @@ class AgentChannel {
   bool TryPush(const ClientMessage& message);
   // Waits for room. kTimeout, or kUnavailable when the agent is gone.
   Status Push(const ClientMessage& message, const Deadline& deadline);
+  // Has it look at what the mailbox says besides, if it sleeps.
+  void Wake();
   uint32_t Room() const { return to_agent_.Room(); }
 
   // False when there is none. A broken ring marks the channel lost.

@@ -39,6 +39,10 @@ void AddNodeKeys(ConfigRegistry& registry) {
       {"net.interface", kString, "", kNode, "host name or address to be reached at by other nodes; empty: the provider's first"});
   registry.Add({"net.encrypt", kBool, "false", kNode,
                 "reads of images by other nodes are sealed, too; messages always are. Costs processor time and bandwidth"});
+  KeySpec pause{"net.pause", kDuration, "500ms", kNode,
+                "how long reads of images pause at most while the application says that it communicates (kedge_phase); 0: not"};
+  pause.maximum = 1;
+  registry.Add(pause);
   KeySpec chunk{
       "chunk.size", kBytes, "auto", kNode, "largest chunk, and size of a slot; auto: 64MiB, less for a pool under 16 of them",
       "",           true};
@@ -408,6 +412,7 @@ Result<NodeSettings> ReadNodeSettings(const Config& config) {
   settings.net_provider = config.GetString("net.provider");
   settings.net_interface = config.GetString("net.interface");
   settings.net_encrypt = config.GetBool("net.encrypt");
+  settings.net_pause = config.GetDuration("net.pause");
   if (!config.GetString("agent.staging").empty()) {
     KEDGE_ASSIGN_OR_RETURN(settings.staging_folder, PathOf(config, "agent.staging"));
   }

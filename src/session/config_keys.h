@@ -49,6 +49,7 @@ struct NodeSettings {
   std::string net_provider;        // between nodes
   std::string net_interface;       // empty: the provider's first
   bool net_encrypt = false;        // images are read sealed, here and from here
+  Duration net_pause{};            // of reads at most, while an application communicates
   std::string staging_folder;      // absolute: where this agent says that it writes for other nodes; empty: it does not
   bool awaits_protection = false;  // protect.scheme names one where the agent reads its configuration: jobs will need the network
   uint32_t metrics_port = 0;       // 0: none

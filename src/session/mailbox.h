@@ -24,7 +24,7 @@
 namespace kedge {
 
 inline constexpr uint64_t kMailboxMagic = 0x786f622d6567646bULL;  // "kdge-box"
-inline constexpr uint32_t kProtocolVersion = 30;
+inline constexpr uint32_t kProtocolVersion = 31;
 inline constexpr uint32_t kClientRingEntries = 1024;
 inline constexpr uint32_t kAgentRingEntries = 64;
 // An open slot that is used up at this rate is asked for early, and grows far: the request lies behind all that the client has
@@ -261,6 +261,8 @@ struct Mailbox {
   std::atomic<uint64_t> told_levels;
   // What `kedge halt` has asked of this attempt, packed (halt.h); rank 0 goes by it.
   std::atomic<uint64_t> halt;
+  // Non-zero: a client whose `phases` change wakes the agent, for images are being read.
+  std::atomic<uint32_t> phases_watched;
   // Non-zero while the client sleeps on client_wake (a hint that saves the agent a system call).
   alignas(64) std::atomic<uint32_t> client_sleeping;
 
@@ -281,6 +283,8 @@ struct Mailbox {
   std::atomic<uint32_t> told_to_exit;
   // Written by the client: steps of the application, each a kedge_checkpoint_due.
   std::atomic<uint64_t> steps;
+  // Written by the client: how often the application has begun or ended to communicate (kedge_phase); odd: it does.
+  std::atomic<uint32_t> phases;
 
   Ring<ClientMessage, kClientRingEntries> from_client;
   Ring<AgentMessage, kAgentRingEntries> from_agent;

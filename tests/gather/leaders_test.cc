@@ -138,6 +138,28 @@ TEST_F(LeadersTest, AnImageThatIsLargerThanThePoolDoesNotWaitForAPlan) {
   EXPECT_TRUE(VerifyVersion(catalog(), At(1), {}).value().problems.empty());
 }
 
+// A leader whose own ranks communicate reads nobody's images meanwhile.
+TEST_F(LeadersTest, PauseWhileTheirRanksCommunicate) {
+  const std::vector<int> places = {0, 1, 1};
+  nodes_.Run(places, Leaders(1) + "net.pause=900ms\n", [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = TwoChunks(rank, 1);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    for (int64_t version = 1; version <= 4; ++version) {
+      const auto begin = std::chrono::steady_clock::now();
+      EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", version, 0));
+      EXPECT_KEDGE_OK(kedge_wait(context, "p", version, KEDGE_LEVEL_STORE, 60));
+      const size_t objects = Data(version).size();
+      if (version == 4 && objects == 1) {
+        EXPECT_GE(std::chrono::steady_clock::now() - begin, 800ms);
+      }
+      if (version == 3 && rank > 0) {
+        EXPECT_KEDGE_OK(kedge_phase(context, KEDGE_PHASE_COMMUNICATION));
+      }
+      std::this_thread::sleep_for(100ms);
+    }
+  });
+}
+
 // ---- Faults. The version gets to the store all the same: who cannot ship writes itself. ----
 
 struct Death {

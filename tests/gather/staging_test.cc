@@ -171,6 +171,73 @@ TEST_F(StagingTest, ANodeThatHasAnAgentGetsNoOther) {
   EXPECT_THAT(second.Output(), HasSubstr("kedge agent --stop ends it"));
 }
 
+// ---- Phases of communication (kedge_phase) ----
+
+class StagingPhases : public StagingTest {
+ protected:
+  // How long a version takes to the store that is taken while `phase` goes on.
+  std::chrono::steady_clock::duration TimeToStore(const std::string& keys, const std::function<void(kedge_context*)>& phase) {
+    std::atomic<std::chrono::steady_clock::duration> longest{};
+    nodes_.Run({0}, Keys() + keys, [&](kedge_context* context, int rank) {
+      std::vector<uint64_t> memory = TwoChunks(rank, 1);
+      EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+      EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
+      EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_STORE, 60));
+      phase(context);
+      const auto begin = std::chrono::steady_clock::now();
+      EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 2, 0));
+      EXPECT_KEDGE_OK(kedge_wait(context, "p", 2, KEDGE_LEVEL_STORE, 60));
+      longest = std::chrono::steady_clock::now() - begin;
+      EXPECT_EQ(Counted(2, "images_carried"), 2);
+      pauses_ = Counted(0, "read_pauses");
+      paused_ = std::chrono::milliseconds(Counted(0, "read_pause_milliseconds"));
+    });
+    return longest;
+  }
+  static void Communicate(kedge_context* context) { EXPECT_KEDGE_OK(kedge_phase(context, KEDGE_PHASE_COMMUNICATION)); }
+  static void Compute(kedge_context* context) { EXPECT_KEDGE_OK(kedge_phase(context, KEDGE_PHASE_COMPUTATION)); }
+  int pauses_ = -1;
+  std::chrono::milliseconds paused_{};
+};
+
+TEST_F(StagingPhases, ANodeIsNotReadWhileItsApplicationCommunicatesButNoLongerThanAllowed) {
+  StartStager(2);
+  EXPECT_GE(TimeToStore("net.pause=900ms\n", Communicate), 850ms) << "nothing is read, and the hint is never taken back";
+  EXPECT_EQ(pauses_, 1);
+  EXPECT_GE(paused_, 850ms);
+  EXPECT_LE(paused_, 900ms);
+}
+
+TEST_F(StagingPhases, ItIsReadAsSoonAsTheApplicationComputes) {
+  StartStager(2);
+  std::jthread computing;
+  const auto time = TimeToStore("net.pause=1s\n", [&](kedge_context* context) {
+    Communicate(context);
+    computing = std::jthread([=] {
+      std::this_thread::sleep_for(300ms);
+      Compute(context);
+    });
+  });
+  EXPECT_GE(time, 250ms);
+  EXPECT_GE(pauses_, 1);
+  EXPECT_LE(paused_, 700ms) << "and not for all that is allowed";
+}
+
+TEST_F(StagingPhases, WhoeverComputesIsRead) {
+  StartStager(2);
+  TimeToStore("", [&](kedge_context* context) {
+    Communicate(context);
+    Compute(context);
+  });
+  EXPECT_EQ(pauses_, 0);
+}
+
+TEST_F(StagingPhases, NothingPausesWhereThatIsNotAllowed) {
+  StartStager(2);
+  TimeToStore("net.pause=0s\n", Communicate);
+  EXPECT_EQ(pauses_, 0);
+}
+
 // ---- Faults ----
 
 class StagerKilled : public StagingTest, public ::testing::WithParamInterface<const char*> {};

@@ -425,6 +425,20 @@ def test_an_exception_inside_the_block_abandons_the_version() -> None:
         assert context.newest("a") == 1
 
 
+def test_a_phase_of_communication_ends_with_its_block() -> None:
+    array = np.arange(8.0)
+    with Context("phases") as context:
+        context.protect(0, array)
+        with pytest.raises(ZeroDivisionError), context.communicating():
+            context.checkpoint("sim", 1)
+            raise ZeroDivisionError
+        with context.communicating():
+            context.checkpoint("sim", 2)
+        context.wait("sim", 2, Level.STORE)
+    with pytest.raises(ValueError, match="closed"), context.communicating():
+        pass
+
+
 def test_random_numbers_go_on_as_the_how_to_says() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "how-to.md").read_text()
     (shown,) = re.findall(r"^```python\n(random = .*?)^```$", page, re.MULTILINE | re.DOTALL)

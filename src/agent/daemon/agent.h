@@ -26,6 +26,7 @@
 #include "agent/flush/still_stored.h"
 #include "agent/flush/straight_parts.h"
 #include "agent/gather/carrier.h"
+#include "agent/gather/phases.h"
 #include "agent/gather/shipper.h"
 #include "agent/gather/stagers.h"
 #include "agent/gather/staging_post.h"
@@ -134,13 +135,14 @@ class Agent {
   Rebuilder rebuilder_{*core_, fetch_, flush_, images_, inventories_};
   Windows windows_{*core_, fetch_, memory_};
   Carrier carrier_{*core_, fetch_, flush_, images_, peers_, publisher_};
+  Phases phases_{*core_, peers_};
   Stagers stagers_{*core_, peers_};
   StagingPost staging_post_{*core_, peers_};
   Shipper shipper_{*core_, assignment_, carrier_, flush_, images_, peers_, publisher_, stagers_};
   Sessions sessions_{*core_, assignment_, carrier_, images_, peers_, protect_, server_, throughput_, tiers_, tuning_};
   Waiters waiters_{*core_, attempt_watch_, flush_, images_, local_level_, protect_, publisher_, server_};
-  PeerServer peer_server_{*core_,       carrier_, completions_, held_sets_, images_,  inventories_,
-                          local_level_, peers_,   protect_,     shipper_,   takings_, turns_};
+  PeerServer peer_server_{*core_, carrier_, completions_, held_sets_, images_,  inventories_, local_level_,
+                          peers_, phases_,  protect_,     shipper_,   takings_, turns_};
   Server server_{*core_,         CallsOfServer(), fetch_,     halts_,     windows_,  images_,
                  measure_peers_, peers_,          publisher_, rebuilder_, sessions_, waiters_};
   std::unique_ptr<os::TextServer> metrics_;

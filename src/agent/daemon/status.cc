@@ -64,6 +64,8 @@ std::vector<NamedCounter> Counters(Agent& agent) {
       {"inventories_asked", c.inventories_asked, "Questions to other nodes about what they hold"},
       {"parts_leased", c.parts_leased, "Parts of images that other nodes could read as they lay"},
       {"blocks_sealed", c.blocks_sealed, "Blocks of images that other nodes were given sealed"},
+      {"read_pauses", c.read_pauses, "Times at which reads paused for an application that communicates (kedge_phase)"},
+      {"read_pause_milliseconds", c.read_pause_ns / 1'000'000, "How long they did"},
       {"net_ways_opened", n.channels_opened, "Ways made to other nodes"},
       {"net_messages_sent", n.messages_sent, "Messages to other nodes"},
       {"net_messages_received", n.messages_received, "Messages from other nodes"},

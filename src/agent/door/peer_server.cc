@@ -6,6 +6,7 @@
 
 #include "agent/bring/inventories.h"
 #include "agent/gather/carrier.h"
+#include "agent/gather/phases.h"
 #include "agent/gather/shipper.h"
 #include "agent/images/images.h"
 #include "agent/peers/peers.h"
@@ -115,8 +116,14 @@ void PeerServer::Serve() {
   On<DescribeRequest>(PeerKind::kDescribe, DecodeDescribeRequest, &PeerServer::OnDescribe);
   On<SetRequest>(PeerKind::kSetRecord, DecodeSetRequest, &PeerServer::OnSetRecord);
   On<SetRequest>(PeerKind::kObjectTable, DecodeSetRequest, &PeerServer::OnObjectTable);
-  On<ReadRequest>(PeerKind::kRead, DecodeReadRequest, &PeerServer::OnRead);
-  On<ReadRequest>(PeerKind::kLease, DecodeReadRequest, &PeerServer::OnLease);
+  OnFrom<ReadRequest>(PeerKind::kRead, DecodeReadRequest,
+                      [this](Job& job, const net::Peer& peer, const ReadRequest& request, Answer answer) {
+                        OnRead(job, peer, request, std::move(answer));
+                      });
+  OnFrom<ReadRequest>(PeerKind::kLease, DecodeReadRequest,
+                      [this](Job& job, const net::Peer& peer, const ReadRequest& request, Answer answer) {
+                        OnLease(job, peer, request, std::move(answer));
+                      });
   On<Invitation>(PeerKind::kInvite, DecodeInvitation, &PeerServer::OnInvite);
   OnFrom<SetRequest>(
       PeerKind::kProve, DecodeSetRequest,
@@ -135,8 +142,8 @@ void PeerServer::Serve() {
                             completions_.OnTold(job, peer.node, notice.generation);
                           });
   OnFrom<ReadRequest>(PeerKind::kReadSealed, DecodeReadRequest,
-                      [this](Job&, const net::Peer& peer, const ReadRequest& request, Answer answer) {
-                        OnReadSealed(peer, request, std::move(answer));
+                      [this](Job& job, const net::Peer& peer, const ReadRequest& request, Answer answer) {
+                        OnReadSealed(job, peer, request, std::move(answer));
                       });
   OnFrom<ScanRequest>(PeerKind::kScan, DecodeScanRequest,
                       [this](Job& job, const net::Peer& peer, const ScanRequest& request, Answer answer) {
@@ -146,6 +153,11 @@ void PeerServer::Serve() {
                        [this](Job& job, const net::Peer& peer, const CarryRequest& request, Answer answer) {
                          carrier_.OnCarry(job, peer.node, request, std::move(answer));
                        });
+  OnFrom<PauseNotice>(PeerKind::kPause, DecodePauseNotice,
+                      [this](Job& job, const net::Peer& peer, const PauseNotice& notice, const Answer& answer) {
+                        phases_.OnPause(job, peer.node, notice);
+                        answer(Buffer());
+                      });
   sealed_ = std::make_shared<SealedReads>(peers_.network(), &core_.servers(),
                                           [this](std::function<void()> work) { core_.loop().Post(std::move(work)); });
   measured_ = net::MeasureServer::Serve(peers_.network(), kMeasureKinds, [this] { core_.Touch(); });
@@ -197,16 +209,21 @@ HeldStream PeerServer::StreamOf(const ReadRequest& request) const {
 
 // The memory stays mapped as long as the lease; what is let go of meanwhile may hold something else, so readers compare
 // checksums.
-void PeerServer::OnLease(Job& job, const ReadRequest& request, Answer answer) {
+void PeerServer::OnLease(Job& job, const net::Peer& peer, const ReadRequest& request, Answer answer) {
   LeaseReply reply;
   reply.sealed = core_.settings().net_encrypt;
   os::KillPoint("serve-lease");
+  phases_.OnRead(job, peer.node);
   if (reply.sealed) return answer(Encode(reply));
   for (const HeldStream::MemoryPart& part : StreamOf(request).InMemory()) {
     auto memory = peers_.network()->Lease(Peers::NetworkName(job.store_id, job.name), part.memory, kLeaseDuration,
-                                          [this, tier = part.tier] { --leases_; });
+                                          [this, tier = part.tier, key = job.key(), node = peer.node] {
+                                            --leases_;
+                                            phases_.OnLeaseEnd(key, node);
+                                          });
     if (!memory.ok()) continue;
     ++leases_;
+    phases_.OnLease(job, peer.node);
     ++core_.counters().parts_leased;
     reply.parts.push_back({part.offset, *memory});
   }
@@ -222,7 +239,8 @@ Result<HeldStream> PeerServer::StreamWith(const ReadRequest& request) const {
   return stream;
 }
 
-void PeerServer::OnReadSealed(const net::Peer& peer, const ReadRequest& request, Answer answer) {
+void PeerServer::OnReadSealed(Job& job, const net::Peer& peer, const ReadRequest& request, Answer answer) {
+  phases_.OnRead(job, peer.node);
   auto stream = StreamWith(request);
   if (!stream.ok()) return answer(stream.status());
   if (request.bytes == 0) return answer(Status(Code::kInvalidArgument, "no bytes to read"));
@@ -233,7 +251,8 @@ void PeerServer::OnReadSealed(const net::Peer& peer, const ReadRequest& request,
   sealed_->Ask(peer, request.bytes, read, std::move(answer));
 }
 
-void PeerServer::OnRead(Job&, const ReadRequest& request, Answer answer) {
+void PeerServer::OnRead(Job& job, const net::Peer& peer, const ReadRequest& request, Answer answer) {
+  phases_.OnRead(job, peer.node);
   auto stream = StreamWith(request);
   if (!stream.ok()) return answer(stream.status());
   // What is let go of meanwhile may hold something else: the reader compares checksums.

@@ -23,6 +23,7 @@ class Images;
 class Inventories;
 class LocalLevel;
 class Peers;
+class Phases;
 class Protect;
 class Shipper;
 class Takings;
@@ -33,7 +34,7 @@ class PeerServer {
   using Answer = net::Answer;
 
   PeerServer(AgentCore& core, Carrier& carrier, Completions& completions, HeldSets& held_sets, Images& images,
-             Inventories& inventories, LocalLevel& local_level, Peers& peers, Protect& protect, Shipper& shipper,
+             Inventories& inventories, LocalLevel& local_level, Peers& peers, Phases& phases, Protect& protect, Shipper& shipper,
              Takings& takings, Turns& turns)
       : core_(core),
         carrier_(carrier),
@@ -43,6 +44,7 @@ class PeerServer {
         inventories_(inventories),
         local_level_(local_level),
         peers_(peers),
+        phases_(phases),
         protect_(protect),
         shipper_(shipper),
         takings_(takings),
@@ -69,9 +71,9 @@ class PeerServer {
   void OnDescribe(Job& job, const DescribeRequest& request, Answer answer);
   void OnSetRecord(Job& job, const SetRequest& request, Answer answer);
   void OnObjectTable(Job& job, const SetRequest& request, Answer answer);
-  void OnRead(Job& job, const ReadRequest& request, Answer answer);
-  void OnReadSealed(const net::Peer& peer, const ReadRequest& request, Answer answer);
-  void OnLease(Job& job, const ReadRequest& request, Answer answer);
+  void OnRead(Job& job, const net::Peer& peer, const ReadRequest& request, Answer answer);
+  void OnReadSealed(Job& job, const net::Peer& peer, const ReadRequest& request, Answer answer);
+  void OnLease(Job& job, const net::Peer& peer, const ReadRequest& request, Answer answer);
   void OnInvite(Job& job, const Invitation& invitation, Answer answer);
   HeldStream StreamOf(const ReadRequest& request) const;
   // kNotFound: it does not have these bytes.
@@ -85,6 +87,7 @@ class PeerServer {
   Inventories& inventories_;
   LocalLevel& local_level_;
   Peers& peers_;
+  Phases& phases_;
   Protect& protect_;
   Shipper& shipper_;
   Takings& takings_;

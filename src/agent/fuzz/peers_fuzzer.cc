@@ -17,7 +17,7 @@ void Check(const Result<Message>& message, ByteSpan body) {
 }
 
 void CheckKind(uint8_t kind, uint8_t ranks, ByteSpan body) {
-  switch (kind % 25) {
+  switch (kind % 26) {
     case 0: return Check(DecodeExchangeRequest(body), body);
     case 1: return Check(DecodeExchangeReply(body, ranks), body);
     case 2: return Check(DecodeGroupsNotice(body), body);
@@ -44,6 +44,7 @@ void CheckKind(uint8_t kind, uint8_t ranks, ByteSpan body) {
     case 22: return Check(DecodeCarryReply(body), body);
     case 23: return static_cast<void>(DecodeEnlistRequest(body));  // two messages with fuzzers of their own
     case 24: return Check(DecodeCompletedNotice(body), body);
+    case 25: return Check(DecodePauseNotice(body), body);
   }
 }
 

@@ -119,7 +119,7 @@ void Carrier::Pull(Job& job, const Generation& generation, Image& image) {
   image.state = State::kPulled;
   ++image.tries;
   image.object = flush_.MakeCarried(job, generation, image.item.rank, image.item.image_bytes);
-  CarryOrder order{peers_.LinkFor(job),
+  CarryOrder order{peers_.LinkInBackground(job),
                    image.node,
                    core_.settings().node,
                    generation,

@@ -244,6 +244,9 @@ KEDGE_FIELDS(CarryReply) {
   walk.Check([&] { return std::ranges::all_of(m.images, is_known); }, "no such state");
   walk(m.is_complete), walk(m.mark);
 }
+KEDGE_FIELDS(PauseNotice) {
+  walk(m.store_id), walk(m.job, kNameBytesMax), walk(m.milliseconds);
+}
 KEDGE_FIELDS(LocalNews) {
   walk(m.generation), walk(m.complete);
 }
@@ -312,6 +315,7 @@ KEDGE_MESSAGE(ScanRequest, "scan of a version")
 KEDGE_MESSAGE(ScanReply, "answer to a scan")
 KEDGE_MESSAGE(CarryRequest, "request to carry images")
 KEDGE_MESSAGE(CarryReply, "answer on carried images")
+KEDGE_MESSAGE(PauseNotice, "word of a pause")
 KEDGE_MESSAGE(LocalPromise, "promise of a version")
 KEDGE_MESSAGE(LocalReply, "answer to a promise")
 KEDGE_MESSAGE(LocalNews, "news of a promise")

@@ -46,6 +46,7 @@ enum class PeerKind : uint16_t {
   kCarry,
   kEnlist,
   kCompleted,
+  kPause,
 };
 
 inline constexpr net::MeasureKinds kMeasureKinds{static_cast<uint16_t>(PeerKind::kEcho),
@@ -245,6 +246,13 @@ struct CarryReply {
   uint64_t mark = 0;         // grows while they get on
 };
 
+// The application of who says so communicates: its images are not to be read for so long. 0: they may be again. Answered empty.
+struct PauseNotice {
+  StoreId store_id{};
+  std::string job;
+  uint32_t milliseconds = 0;
+};
+
 // To a staging agent, over a network of its own (gather/stagers.h): the job that it is to write for. Answered empty.
 struct EnlistRequest {
   Hello hello;
@@ -257,10 +265,12 @@ Buffer Encode(const ScanRequest& message);
 Buffer Encode(const ScanReply& message);
 Buffer Encode(const CarryRequest& message);
 Buffer Encode(const CarryReply& message);
+Buffer Encode(const PauseNotice& message);
 Result<ScanRequest> DecodeScanRequest(ByteSpan body);
 Result<ScanReply> DecodeScanReply(ByteSpan body);
 Result<CarryRequest> DecodeCarryRequest(ByteSpan body);
 Result<CarryReply> DecodeCarryReply(ByteSpan body);
+Result<PauseNotice> DecodePauseNotice(ByteSpan body);
 
 Buffer Encode(const LocalPromise& message);
 Buffer Encode(const LocalReply& message);

@@ -266,6 +266,11 @@ PeerLink Peers::LinkFor(const Job& job) const {
   return PeerLink(network_.get(), NetworkName(job.store_id, job.name), core_.settings().net_encrypt);
 }
 
+PeerLink Peers::LinkInBackground(const Job& job) const {
+  KEDGE_CHECK(network_ != nullptr);
+  return PeerLink(network_.get(), NetworkName(job.store_id, job.name), core_.settings().net_encrypt, gates_);
+}
+
 void Peers::Call(const Job& job, const std::string& node, PeerKind kind, Buffer body, Duration timeout,
                  std::function<void(Result<Buffer>)> done) {
   if (network_ == nullptr) {

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "agent/peers/peer_messages.h"
+#include "agent/peers/read_gates.h"
 #include "agent/tables/model.h"
 #include "net/measure.h"
 #include "net/network.h"
@@ -83,9 +84,13 @@ class ArrivedBytes {
 // How a worker asks the nodes of one job. Any thread but the loop's; outlives the job, not the agent.
 class PeerLink {
  public:
-  // `seals`: this node reads nothing that is not sealed.
-  PeerLink(net::Network* network, std::string job, bool seals) : network_(network), job_(std::move(job)), seals_(seals) {}
+  // `seals`: this node reads nothing that is not sealed. `gates`: by which reads of images go; null: by none.
+  PeerLink(net::Network* network, std::string job, bool seals, std::shared_ptr<ReadGates> gates = nullptr)
+      : network_(network), job_(std::move(job)), seals_(seals), gates_(std::move(gates)) {}
   bool seals() const { return seals_; }
+  const std::shared_ptr<ReadGates>& gates() const { return gates_; }
+  // As the network names the job.
+  const std::string& job() const { return job_; }
 
   // Waits for the answer at most `timeout`; errors name the peer.
   Result<Buffer> Ask(const std::string& node, PeerKind kind, Buffer body, Duration timeout) const;
@@ -105,6 +110,7 @@ class PeerLink {
   net::Network* network_;
   std::string job_;
   bool seals_;
+  std::shared_ptr<ReadGates> gates_;
 };
 
 class Peers {
@@ -138,6 +144,9 @@ class Peers {
             std::function<void(Result<Buffer>)> done);
   // REQUIRES: is_open().
   PeerLink LinkFor(const Job& job) const;
+  // For what nobody waits for: its reads wait while an application communicates.
+  PeerLink LinkInBackground(const Job& job) const;
+  ReadGates& gates() const { return *gates_; }
   // As the network names a job, and a node of it.
   static std::string NetworkName(const StoreId& store_id, const std::string& job);
   static net::Peer PeerOf(const Job& job, const std::string& node);
@@ -160,6 +169,7 @@ class Peers {
   void InviteNode(const JobKey& key, uint64_t number, const JobNode& node, const Buffer& invitation);
 
   AgentCore& core_;
+  const std::shared_ptr<ReadGates> gates_ = std::make_shared<ReadGates>();
   std::unique_ptr<net::Network> network_;
   std::thread opener_;
   Result<std::unique_ptr<net::Network>> opened_ = Status(Code::kUnavailable, "not opened");  // by the opener

@@ -59,6 +59,8 @@ RemoteObject::Expected RemoteObject::Begin(uint64_t offset, uint64_t bytes) {
   RenewLease();
   AskForLease();
   TakeLease(timeout_ + kMargin);
+  // The node has said, before it leased anything, whether it is to be read now.
+  if (gates_) gates_->gates().WaitFor({link_.job(), node_});
   Expected begun{offset, bytes, Way::kAsked, SystemClock().NowNs(), {}};
   ReadRequest request = what_;
   request.offset = offset;

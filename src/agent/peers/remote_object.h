@@ -6,7 +6,8 @@
 // it. Whoever reads of several nodes asks all for their leases before it waits for one. A block that is expected is on its way
 // before it is read, so that the network works while this thread sums. What arrives is unverified, and lies in one of the
 // network's few buffers until it is let go. A slow link is no dead one: leases are renewed for as long as it takes, and a block
-// is waited for while others come. One thread at a time, not the loop's.
+// is waited for while others come. Where the link has gates, no read begins while they are closed. One thread at a time, not the
+// loop's.
 #pragma once
 
 #include <deque>
@@ -23,7 +24,9 @@ class RemoteObject {
  public:
   // `what`: which object; its offset and length are of no account. Every wait ends after `timeout` in which nothing came.
   RemoteObject(PeerLink link, std::string node, ReadRequest what, Duration timeout)
-      : link_(std::move(link)), node_(std::move(node)), what_(std::move(what)), timeout_(timeout) {}
+      : link_(std::move(link)), node_(std::move(node)), what_(std::move(what)), timeout_(timeout) {
+    if (link_.gates() != nullptr) gates_.emplace(link_.gates());
+  }
   // Gives the lease back.
   ~RemoteObject();
   RemoteObject(const RemoteObject&) = delete;
@@ -64,6 +67,7 @@ class RemoteObject {
   const std::string node_;
   const ReadRequest what_;
   const Duration timeout_;
+  std::optional<ReadGates::User> gates_;  // which reads wait for before they begin
   bool asked_for_lease_ = false;
   std::optional<Pending<Buffer>> lease_answer_;  // asked, and not taken yet
   std::vector<LeasedPart> leased_;

@@ -486,7 +486,7 @@ void Protect::Make(Version& version, SetProgress& set) {
     objects.push_back(HeldStream::Of(*taken));
     ranges.push_back(std::move(*taken));
   }
-  auto source = std::make_shared<SetSource>(peers_.LinkFor(*version.job), record, kReadTimeout);
+  auto source = std::make_shared<SetSource>(peers_.LinkInBackground(*version.job), record, kReadTimeout);
   for (uint32_t member = 0; member < record.members.size(); ++member) {
     if (!record.members[member].rank.has_value()) continue;
     SetSource::Place place{std::nullopt, record.members[member].node};

@@ -54,6 +54,8 @@ struct AgentCounters {
   uint64_t inventories_asked = 0;
   uint64_t parts_leased = 0;
   uint64_t blocks_sealed = 0;
+  uint64_t read_pauses = 0;  // of reads here and from here, for an application that communicates
+  uint64_t read_pause_ns = 0;
   uint64_t images_dropped = 0;
   uint64_t messages_refused = 0;  // entries of a mailbox that made no sense
   uint64_t sessions_broken = 0;

@@ -343,6 +343,16 @@ int kedge_checkpoint_due(kedge_context* context, int* due) {
   });
 }
 
+int kedge_phase(kedge_context* context, kedge_phase_kind phase) {
+  return Call(context, [&](Context& self, auto&) -> Status {
+    if (phase != KEDGE_PHASE_COMPUTATION && phase != KEDGE_PHASE_COMMUNICATION) {
+      return Status(Code::kInvalidArgument, "phase: expected KEDGE_PHASE_COMPUTATION or KEDGE_PHASE_COMMUNICATION");
+    }
+    self.session->NotePhase(phase == KEDGE_PHASE_COMMUNICATION);
+    return Status::Ok();
+  });
+}
+
 int kedge_should_exit(kedge_context* context, int* exit) {
   return Call(context, [&](Context& self, std::unique_lock<std::mutex>& lock) -> Status {
     KEDGE_RETURN_IF_ERROR(NotNull(exit, "exit"));

@@ -335,10 +335,21 @@ void Session::ShowTold() {
   Mailbox* box = MailboxOf(attached_->attachment.mailbox);
   if (shows_levels_) box->levels_in_force.store(Packed(core_->levels), std::memory_order_relaxed);
   if (shows_exit_) box->told_to_exit.store(1, std::memory_order_relaxed);
+  const uint32_t phases = box->phases.load(std::memory_order_relaxed);
+  if (((phases & 1) != 0) != communicates_) box->phases.store(phases + 1, std::memory_order_seq_cst);
 }
 
 void Session::NoteStep() {
   if (attached_) attached_->channel.mailbox()->steps.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Session::NotePhase(bool communicates) {
+  if (std::exchange(communicates_, communicates) == communicates) return;
+  ShowTold();
+  if (!attached_) return;
+  // The agent says that it wants to be woken before it looks, and looks before it sleeps.
+  const bool is_watched = MailboxOf(attached_->attachment.mailbox)->phases_watched.load(std::memory_order_seq_cst) != 0;
+  if (is_watched && !attached_->channel.lost()) attached_->channel.Wake();
 }
 
 void Session::ShowDeclared() {

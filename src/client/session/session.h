@@ -129,6 +129,8 @@ class Session {
 
   // The agent is shown that the application has got a step on.
   void NoteStep();
+  // The agent is shown whether the application communicates; a later one, too.
+  void NotePhase(bool communicates);
   // The agent is shown what the selected regions take, to make room for it ahead.
   void ShowDeclared();
   // The agent is shown the counts of levels that the ranks go by, and that they have been told to exit; every later one, too.
@@ -160,6 +162,7 @@ class Session {
   uint64_t failures_seen_ = 0;
   bool shows_levels_ = false;
   bool shows_exit_ = false;
+  bool communicates_ = false;
   std::atomic<bool> wants_agent_{false};
   mutable std::mutex watcher_mutex_;  // guards what is shared with the watcher:
   std::shared_ptr<Connection> offered_;
