@@ -62,6 +62,19 @@ void AddNodeKeys(ConfigRegistry& registry) {
                 "folder where this agent says that it writes images of other nodes to their stores (staging.folder); empty: it "
                 "does not"});
   registry.Add({"agent.idle_timeout", kDuration, "60s", kNode, "how long an agent without sessions and work stays"});
+  KeySpec least{"agent.writers_least", kInt64, "1", kNode, "least images of other nodes that are written at once", "images"};
+  least.minimum = 1;
+  least.maximum = 256;
+  registry.Add(least);
+  KeySpec most{"agent.writers_most",
+               kInt64,
+               "8",
+               kNode,
+               "most of them: between the two, as many as make it faster, beginning with flush.workers",
+               "images"};
+  most.minimum = 1;
+  most.maximum = 256;
+  registry.Add(most);
   KeySpec port{"agent.metrics_port", kInt64, "0", kNode, "loopback TCP port of the metrics; 0: only the unix socket"};
   port.minimum = 0;
   port.maximum = 65535;
@@ -414,6 +427,13 @@ Result<NodeSettings> ReadNodeSettings(const Config& config) {
   settings.net_encrypt = config.GetBool("net.encrypt");
   settings.net_pause = config.GetDuration("net.pause");
   if (!config.GetString("agent.staging").empty()) {
+  settings.writers_least = static_cast<uint32_t>(config.GetInt64("agent.writers_least"));
+  settings.writers_most = static_cast<uint32_t>(config.GetInt64("agent.writers_most"));
+  if (settings.writers_least > settings.writers_most) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("agent.writers_least: expected at most agent.writers_most, which is {}; found {}",
+                              settings.writers_most, settings.writers_least));
+  }
     KEDGE_ASSIGN_OR_RETURN(settings.staging_folder, PathOf(config, "agent.staging"));
   }
   settings.awaits_protection = SchemeOf(config.GetString("protect.scheme")) != ProtectScheme::kNone;

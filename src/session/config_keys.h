@@ -45,6 +45,8 @@ struct NodeSettings {
   std::vector<TierSettings> tiers;      // besides the pool, fastest first
   uint32_t flush_workers = 0;           // at most
   uint64_t flush_bytes_per_second = 0;  // 0: no limit
+  uint32_t writers_least = 1;           // of other nodes' images at once
+  uint32_t writers_most = 8;
   Duration idle_timeout{};
   std::string net_provider;        // between nodes
   std::string net_interface;       // empty: the provider's first

@@ -68,6 +68,7 @@ class Agent {
   // ---- For the daemon's own room, and tests ----
   AgentCore& core() { return *core_; }
   Assignment& assignment() { return assignment_; }
+  Carrier& carrier() { return carrier_; }
   Flush& flush() { return flush_; }
   Halts& halts() { return halts_; }
   HeldSets& held_sets() { return held_sets_; }

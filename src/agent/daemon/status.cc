@@ -229,6 +229,7 @@ std::string StatusJson(Agent& agent) {
   json["requests_waiting"] = agent.assignment().waiting();
   json["placement"] = PlacementJson(agent.throughput().totals());
   json["flush"] = FlushJson(agent);
+  json["carrying"] = {{"writers", agent.carrier().writers()}, {"images_waiting", agent.carrier().waiting()}};
   json["jobs"] = Json::array();
   for (const auto& [key, job] : agent.core().jobs()) json["jobs"].push_back(JobJson(agent, *job));
   for (const NamedCounter& counter : Counters(agent)) json["counters"][counter.name] = counter.value;
@@ -249,6 +250,8 @@ std::string MetricsText(Agent& agent) {
   gauge("images_pending", "Images on their way to a level", images);
   gauge("bytes_pending", "Bytes of these images", bytes);
   gauge("flushes_in_flight", "Pieces being written to stores", agent.flush().in_flight());
+  gauge("carry_writers", "Images of other nodes that may be written at once", agent.carrier().writers());
+  gauge("carry_images_waiting", "Images of other nodes that wait for a writer", agent.carrier().waiting());
   gauge("flush_bytes_per_second", "Moving average of one flush", agent.throughput().FlushBytesPerSecond());
   gauge("requests_waiting", "Clients' requests that wait for a slot", agent.assignment().waiting());
   gauge("sessions", "Client processes", agent.core().sessions().all().size());

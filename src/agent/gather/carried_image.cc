@@ -76,6 +76,7 @@ class PieceWriter {
     order_.rate->GiveBack(piece.size() - written.bytes);
     written_[chunk].push_back({begin, piece.size(), written.crc32c});
     order_.progress->bytes += piece.size();
+    *order_.pulled_bytes += piece.size();
     order_.progress->written_bytes += written.bytes;
     os::KillPoint("carry-piece-written");
     return Status::Ok();

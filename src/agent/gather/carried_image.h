@@ -30,8 +30,10 @@ struct CarryOrder {
     std::atomic<uint64_t> bytes{0};
     std::atomic<uint64_t> written_bytes{0};  // that the store has taken
     std::atomic<bool> is_withdrawn{false};
+    bool is_waiting = false;  // for a writer; of the loop's thread
   };
   std::shared_ptr<Progress> progress;
+  std::shared_ptr<std::atomic<uint64_t>> pulled_bytes;  // of all images
 };
 
 // Blocking; one thread. The encoded image record, once all of its chunks are in the object. kCorrupt: they are not those of its

@@ -37,14 +37,16 @@ Carrier::Carrier(AgentCore& core, Fetch& fetch, Flush& flush, Images& images, Pe
       images_(images),
       peers_(peers),
       publisher_(publisher),
-      workers_(std::make_unique<Workers>(core.settings().flush_workers)),
+      writers_({core.settings().writers_least, core.settings().writers_most, core.settings().flush_workers}),
+      workers_(std::make_unique<Workers>(core.settings().writers_most)),
       awaited_workers_(
-          std::make_unique<Workers>(core.settings().flush_workers, std::chrono::seconds(2), Workers::Priority::kAwaited)) {}
+          std::make_unique<Workers>(core.settings().writers_most, std::chrono::seconds(2), Workers::Priority::kAwaited)) {}
 
 void Carrier::Stop() {
   for (auto& [generation, load] : loads_) {
     for (auto& [rank, image] : load.images) image.progress->is_withdrawn = true;
   }
+  queue_.Clear();
   workers_.reset();
   awaited_workers_.reset();
 }
@@ -128,13 +130,47 @@ void Carrier::Pull(Job& job, const Generation& generation, Image& image) {
                    piece_bytes % kCarriedPieceBytes == 0 ? kCarriedPieceBytes : piece_bytes,
                    &core_.flush_rate(),
                    RateOf(job.key(), image.node),
-                   image.progress};
-  core_.Background(
-      core_.is_flush_awaited() ? *awaited_workers_ : *workers_,
-      [order = std::move(order)]() mutable { return std::pair(CarryImage(order), std::move(order.progress)); },
-      [this, generation, rank = image.item.rank](std::pair<Result<Buffer>, std::shared_ptr<CarryOrder::Progress>> pulled) {
-        OnPulled(generation, rank, pulled.second, std::move(pulled.first));
-      });
+                   image.progress,
+                   pulled_bytes_};
+  image.progress->is_waiting = true;
+  queue_.Add(generation, std::move(order));
+  Dispatch();
+}
+
+void Carrier::Dispatch() {
+  while (running_ < writers_.now()) {
+    std::optional<CarryOrder> next = queue_.Take();
+    if (!next) {
+      lacked_work_ = true;
+      return;
+    }
+    next->progress->is_waiting = false;
+    ++running_;
+    const Generation generation = next->generation;
+    core_.Background(
+        core_.is_flush_awaited() ? *awaited_workers_ : *workers_,
+        [order = std::move(*next)]() mutable {
+          // What was withdrawn while it waited is not read at all.
+          Result<Buffer> carried = order.progress->is_withdrawn
+                                       ? Result<Buffer>(Status(Code::kFailedPrecondition, "it is wanted no more"))
+                                       : CarryImage(order);
+          return std::tuple(order.image.rank, std::move(carried), std::move(order.progress));
+        },
+        [this, generation](std::tuple<uint32_t, Result<Buffer>, std::shared_ptr<CarryOrder::Progress>> pulled) {
+          --running_;
+          auto& [rank, record, progress] = pulled;
+          OnPulled(generation, rank, progress, std::move(record));
+          Dispatch();
+        });
+  }
+}
+
+void Carrier::LookAtWriters() {
+  const int64_t now_ns = core_.clock().NowNs();
+  const uint64_t bytes = *pulled_bytes_;
+  const bool had_work = !std::exchange(lacked_work_, running_ < writers_.now());
+  writers_.Add(bytes - std::exchange(looked_bytes_, bytes), Duration(now_ns - std::exchange(looked_ns_, now_ns)), had_work);
+  Dispatch();
 }
 
 void Carrier::OnPulled(const Generation& generation, uint32_t rank, const std::shared_ptr<CarryOrder::Progress>& progress,
@@ -284,12 +320,16 @@ CarryReply Carrier::ReplyOf(const Load& load, const Waiting& waiting) const {
       continue;
     }
     const Image& image = found->second;
+    const bool is_waiting = image.state == State::kPulled && image.progress->is_waiting;
     const auto state = image.state == State::kStored   ? CarryState::kStored
                        : image.state == State::kFailed ? CarryState::kFailed
                        : image.state == State::kHeld   ? CarryState::kHeld
+                       : is_waiting                    ? CarryState::kWaiting
                                                        : CarryState::kUnderWay;
     reply.images.push_back({state, image.why.ToString().substr(0, kReasonBytesMax)});
     reply.mark += image.progress->bytes + static_cast<uint64_t>(image.state);
+    // Those before it are getting on, or nothing does.
+    if (is_waiting) reply.mark += *pulled_bytes_;
     // What is brought comes, or ends with an error, by itself.
     if (image.state == State::kBrought) reply.mark += static_cast<uint64_t>(core_.clock().NowNs() - image.brought_ns);
   }
@@ -301,7 +341,7 @@ void Carrier::AnswerWaiting(Load& load) {
   std::erase_if(load.waiting, [&](const Waiting& waiting) {
     CarryReply reply = ReplyOf(load, waiting);
     const auto count = [&](CarryState state) { return std::ranges::count(reply.images, state, &CarryReply::Item::state); };
-    const bool is_over = count(CarryState::kUnderWay) + count(CarryState::kHeld) == 0;
+    const bool is_over = count(CarryState::kUnderWay) + count(CarryState::kHeld) + count(CarryState::kWaiting) == 0;
     const bool is_news = count(CarryState::kHeld) > waiting.held;
     if (!is_over && !is_news && now_ns - waiting.since_ns < kAnswerPause.count()) return false;
     waiting.answer(Encode(reply));
@@ -311,6 +351,7 @@ void Carrier::AnswerWaiting(Load& load) {
 
 void Carrier::Tick() {
   const int64_t now_ns = core_.clock().NowNs();
+  LookAtWriters();
   std::erase_if(rates_, [](const auto& entry) { return entry.second.expired(); });
   for (auto entry = loads_.begin(); entry != loads_.end();) {
     const Generation generation = entry->first;

@@ -5,6 +5,9 @@
 // a moment, and goes to another object. An image that cannot be carried goes back to its node, which then writes it itself.
 // Nothing of that survives this agent: the nodes hold their images until they hear that these are stored.
 //
+// So many are written at once as make it faster (writer_count.h); the others wait, the oldest version first. Who has one that
+// waits is told that it gets on, as long as those before it do.
+//
 // Where a node is to leave, its images are brought into slots here first. They are this node's from then on, as any that a
 // restart has brought: a successor finds them, and they go to the store with or without their node. Where there is no room for
 // one, or it cannot be had, it is carried as before, and its node waits for that.
@@ -21,6 +24,8 @@
 
 #include "agent/flush/cargo.h"
 #include "agent/gather/carried_image.h"
+#include "agent/gather/carry_queue.h"
+#include "agent/gather/writer_count.h"
 #include "agent/peers/peer_messages.h"
 #include "agent/tables/model.h"
 #include "agent/tables/workers.h"
@@ -54,6 +59,9 @@ class Carrier : public Cargo {
   bool IsBusy() const;
   // Of the job something was written for other nodes, or is, and they may ask what has become of it.
   bool HasLoadOf(const JobKey& job) const;
+  // How many images are to be written at once, and how many are waiting.
+  uint32_t writers() const { return writers_.now(); }
+  size_t waiting() const { return queue_.size(); }
 
   bool IsAwaited(const Generation& generation) const override;
   bool HasWritten(const Generation& generation) const override;
@@ -102,6 +110,9 @@ class Carrier : public Cargo {
     bool IsUnderWay() const;
   };
   void Pull(Job& job, const Generation& generation, Image& image);
+  // As many of those that wait as are to be written at once.
+  void Dispatch();
+  void LookAtWriters();
   void OnPulled(const Generation& generation, uint32_t rank, const std::shared_ptr<CarryOrder::Progress>& progress,
                 Result<Buffer> record);
   void Fail(Image& image, const Status& why);
@@ -128,6 +139,13 @@ class Carrier : public Cargo {
   Publisher& publisher_;
   std::map<Generation, Load> loads_;
   std::map<std::pair<JobKey, std::string>, std::weak_ptr<ByteRate>> rates_;  // while images are read
+  CarryQueue<CarryOrder> queue_;
+  uint32_t running_ = 0;
+  WriterCount writers_;
+  std::shared_ptr<std::atomic<uint64_t>> pulled_bytes_ = std::make_shared<std::atomic<uint64_t>>(0);  // of all images
+  uint64_t looked_bytes_ = 0;
+  int64_t looked_ns_ = 0;
+  bool lacked_work_ = true;  // since it was looked
   // Each waits for other nodes: apart from those who do not. The second while a rank waits for what it has taken.
   std::unique_ptr<Workers> workers_, awaited_workers_;
 };

@@ -99,7 +99,8 @@ void Shipper::Ship(const Key& key, CarryRequest request) {
   request.ranks = version == nullptr ? 0 : version->ranks;
   std::ranges::sort(request.images, {}, &CarryRequest::Item::rank);
   for (const CarryRequest::Item& item : request.images) flush_.Ship(*version->images.at(item.rank));
-  shipments_[key] = {std::move(request), 0, core_.clock().NowNs(), 0};
+  os::KillPoint("ship-begun");
+  shipments_[key] = {std::move(request), 0, core_.clock().NowNs(), 0, {}, {}};
   Ask(key);
 }
 
@@ -203,13 +204,19 @@ void Shipper::OnAnswer(const Key& key, const Result<CarryReply>& answer) {
   std::vector<CarryRequest::Item> left;
   std::set<uint32_t> stored, failed;
   shipment.request.held = 0;
+  shipment.waiting.clear();
   for (size_t i = 0; i < images.size(); ++i) {
+    if (shipment.given_back.erase(images[i].rank) > 0) continue;
     const CarryState state = answer->images[i].state;
     Image* const shipped = FindShipped(key.first, images[i].rank);
     if (shipped != nullptr) shipped->is_handed_over = state == CarryState::kHeld;
     switch (state) {
       case CarryState::kHeld: ++shipment.request.held; [[fallthrough]];
       case CarryState::kUnderWay: left.push_back(images[i]); break;
+      case CarryState::kWaiting:
+        left.push_back(images[i]);
+        shipment.waiting.insert(images[i].rank);
+        break;
       case CarryState::kStored: stored.insert(images[i].rank); break;
       case CarryState::kFailed:
         LogWarning("agent", "{} rank {} is written from this node, because node {} could not: {}", key.first.ToString(),
@@ -228,6 +235,7 @@ void Shipper::OnAnswer(const Key& key, const Result<CarryReply>& answer) {
     if (source != sources_.end()) source->second.pace.AddRead(StreamBytes(*image));
     publisher_.OnStoredElsewhere(*image, answer->is_complete);
   }
+  if (!stored.empty()) os::KillPoint("ship-stored");
   for (const uint32_t rank : failed) WriteHere(key.first, rank);
   if (is_stuck) return TakeBack(key, "it does not get on");
   images.empty() ? static_cast<void>(shipments_.erase(found)) : Ask(key);
@@ -236,6 +244,7 @@ void Shipper::OnAnswer(const Key& key, const Result<CarryReply>& answer) {
 void Shipper::TakeBack(const Key& key, const std::string& why) {
   const auto shipment = shipments_.extract(key);
   CarryRequest request = shipment.mapped().request;
+  std::erase_if(request.images, [&](const auto& item) { return shipment.mapped().given_back.contains(item.rank); });
   if (request.images.empty()) return;
   LogWarning("agent", "{}: {} images are written from this node, because node {} does not write them: {}", key.first.ToString(),
              request.images.size(), key.second, why);
@@ -243,8 +252,28 @@ void Shipper::TakeBack(const Key& key, const std::string& why) {
   const Job* const job = core_.FindJobOf(key.first);
   if (job == nullptr) return;
   stagers_.Avoid(*job, key.second);
+  Withdraw(*job, key.second, std::move(request));
+}
+
+void Shipper::Withdraw(const Job& job, const std::string& node, CarryRequest request) {
   request.is_withdrawn = true;
-  peers_.Call(*job, key.second, PeerKind::kCarry, Encode(request), kCarryTimeout, [](const Result<Buffer>&) {});
+  peers_.Call(job, node, PeerKind::kCarry, Encode(request), kCarryTimeout, [](const Result<Buffer>&) {});
+}
+
+void Shipper::TakeBackWaiting(const Key& key) {
+  Shipment& shipment = shipments_.at(key);
+  const std::set<uint32_t> waiting = std::exchange(shipment.waiting, {});
+  const Job* const job = core_.FindJobOf(key.first);
+  if (waiting.empty() || job == nullptr) return;
+  LogInfo("agent", "{}: {} images are written from this node, because a rank waits for a place, and they for node {}",
+          key.first.ToString(), waiting.size(), key.second);
+  CarryRequest request = shipment.request;
+  std::erase_if(request.images, [&](const auto& item) { return !waiting.contains(item.rank); });
+  for (const uint32_t rank : waiting) {
+    shipment.given_back.insert(rank);
+    WriteHere(key.first, rank);
+  }
+  Withdraw(*job, key.second, std::move(request));
 }
 
 void Shipper::Tick() {
@@ -263,6 +292,11 @@ void Shipper::Tick() {
     }
   }
   for (const auto& [generation, why] : given_up) GiveUp(generation, why);
+  if (is_room_wanted_still) {
+    std::vector<Key> shipped;
+    for (const auto& [key, shipment] : shipments_) shipped.push_back(key);
+    for (const Key& key : shipped) TakeBackWaiting(key);
+  }
   std::erase_if(plans_, [&](const auto& entry) { return images_.FindVersion(entry.first) == nullptr; });
   planner_.Tick();
   LookAtSteps();

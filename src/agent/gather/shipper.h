@@ -4,7 +4,8 @@
 // nothing of them is written. An image goes as a whole to the leader whose run its first byte lies in; that node pulls it, writes
 // it and publishes it (carrier.h), and is asked how far it is until it has. Nobody waits for a plan or a leader that does not
 // come: then the images are written here, as with store.layout = node. That a leader may publish one of them all the same does
-// no harm: the version has the image of each rank once. While a client needs a slot that a flush would free, nothing waits.
+// no harm: the version has the image of each rank once. While a client needs a slot that a flush would free, nothing waits, here
+// or there.
 //
 // With staging.folder a staging agent writes all images of this node (stagers.h), whatever the layout; there is no plan then.
 // When this node is to leave, the staging agent brings its images into slots of its own first, and says that it holds them: from
@@ -15,6 +16,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -65,8 +67,10 @@ class Shipper {
   struct Shipment {
     CarryRequest request;
     uint64_t mark = 0;
-    int64_t heard_ns = 0;  // when it got on last
-    int failures = 0;      // to reach it, one after the other
+    int64_t heard_ns = 0;           // when it got on last
+    int failures = 0;               // to reach it, one after the other
+    std::set<uint32_t> waiting;     // ranks whose images it has not begun, as it said last
+    std::set<uint32_t> given_back;  // that are written from here, for want of room
   };
   // How the application of a job gets on beside what staging agents read.
   struct Source {
@@ -90,6 +94,9 @@ class Shipper {
   void Ask(const Key& key);
   void OnAnswer(const Key& key, const Result<CarryReply>& answer);
   void TakeBack(const Key& key, const std::string& why);
+  // Images that it has not begun: a rank waits for a place that their flush would free.
+  void TakeBackWaiting(const Key& key);
+  void Withdraw(const Job& job, const std::string& node, CarryRequest request);
   void LookAtSteps();
 
   AgentCore& core_;

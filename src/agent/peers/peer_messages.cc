@@ -240,7 +240,7 @@ KEDGE_FIELDS(CarryRequest) {
 }
 KEDGE_FIELDS(CarryReply) {
   walk.List(m.images, 2, [&](auto& image) { walk.Byte(image.state), walk(image.why, kReasonBytesMax); });
-  const auto is_known = [](const auto& image) { return image.state <= CarryState::kHeld; };
+  const auto is_known = [](const auto& image) { return image.state <= CarryState::kWaiting; };
   walk.Check([&] { return std::ranges::all_of(m.images, is_known); }, "no such state");
   walk(m.is_complete), walk(m.mark);
 }

@@ -234,8 +234,9 @@ struct CarryRequest {
   uint64_t rate = 0;             // bytes per second at which this node is to be read at most; 0: no limit
   std::vector<Item> images;      // ranks ascend
 };
-// kHeld: it lies whole on the node that was asked, which brings it to the store whatever becomes of the other.
-enum class CarryState : uint8_t { kUnderWay, kStored, kFailed, kHeld };
+// kHeld: it lies whole on the node that was asked, which brings it to the store whatever becomes of the other. kWaiting: others
+// are first.
+enum class CarryState : uint8_t { kUnderWay, kStored, kFailed, kHeld, kWaiting };
 struct CarryReply {
   struct Item {
     CarryState state = CarryState::kUnderWay;
