@@ -421,12 +421,6 @@ Result<NodeSettings> ReadNodeSettings(const Config& config) {
   }
   settings.flush_workers = static_cast<uint32_t>(config.GetInt64("flush.workers"));
   settings.flush_bytes_per_second = config.GetBytes("flush.rate");
-  settings.idle_timeout = config.GetDuration("agent.idle_timeout");
-  settings.net_provider = config.GetString("net.provider");
-  settings.net_interface = config.GetString("net.interface");
-  settings.net_encrypt = config.GetBool("net.encrypt");
-  settings.net_pause = config.GetDuration("net.pause");
-  if (!config.GetString("agent.staging").empty()) {
   settings.writers_least = static_cast<uint32_t>(config.GetInt64("agent.writers_least"));
   settings.writers_most = static_cast<uint32_t>(config.GetInt64("agent.writers_most"));
   if (settings.writers_least > settings.writers_most) {
@@ -434,6 +428,12 @@ Result<NodeSettings> ReadNodeSettings(const Config& config) {
                   fmt::format("agent.writers_least: expected at most agent.writers_most, which is {}; found {}",
                               settings.writers_most, settings.writers_least));
   }
+  settings.idle_timeout = config.GetDuration("agent.idle_timeout");
+  settings.net_provider = config.GetString("net.provider");
+  settings.net_interface = config.GetString("net.interface");
+  settings.net_encrypt = config.GetBool("net.encrypt");
+  settings.net_pause = config.GetDuration("net.pause");
+  if (!config.GetString("agent.staging").empty()) {
     KEDGE_ASSIGN_OR_RETURN(settings.staging_folder, PathOf(config, "agent.staging"));
   }
   settings.awaits_protection = SchemeOf(config.GetString("protect.scheme")) != ProtectScheme::kNone;
