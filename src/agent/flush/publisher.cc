@@ -33,6 +33,12 @@ constexpr uint32_t kCommitTriesMax = 3;
 constexpr Duration kLookPatience = std::chrono::milliseconds(750);
 constexpr Duration kFilesPause = std::chrono::seconds(1);
 
+// Whether the written images of its node wait for it, for as long as it takes. Not where nothing of it has come yet: its rank may
+// wait for a place that they would free.
+bool IsWaitedFor(const Flush& flush, const Image& image) {
+  return image.IsWrittenHere() && (image.ended || image.pieces_queued > 0 || flush.HasBegun(image));
+}
+
 // On a worker.
 Result<bool> LookWhetherTakenOver(StoreContext& store, const std::string& job, uint32_t attempt) {
   const Status looked = AwaitCheckNotTakenOver([&] { return store.CatalogFor(attempt); }, job, attempt, kLookPatience);
@@ -95,12 +101,10 @@ void Publisher::Consider(Version& version) {
   uint32_t written = 0, heard_of = 0;
   for (const auto& [rank, image] : version.images) {
     if (image->doomed) continue;
-    ++heard_of;
-    if (image->flush == FlushState::kWritten) {
-      ++written;
-    } else if (image->IsWrittenHere()) {
-      return;  // it will be considered again when that one is through
-    }
+    const bool is_written = image->flush == FlushState::kWritten;
+    if (!is_written && IsWaitedFor(flush_, *image)) return;  // it will be considered again when that one is through
+    if (is_written) ++written;
+    if (is_written || !image->IsWrittenHere()) ++heard_of;
   }
   const Generation& generation = version.generation;
   if (cargo_.IsAwaited(generation) || (written == 0 && !cargo_.HasWritten(generation))) return;
@@ -113,7 +117,7 @@ void Publisher::Consider(Version& version) {
     if (found == nullptr) return;
     found->grace_timer = 0;
     for (const auto& [rank, image] : found->images) {
-      if (!image->doomed && image->flush != FlushState::kWritten && image->IsWrittenHere()) return;
+      if (!image->doomed && image->flush != FlushState::kWritten && IsWaitedFor(flush_, *image)) return;
     }
     PublishNow(generation);
   });
