@@ -8,8 +8,8 @@
 
 #include "base/clock.h"
 #include "base/random.h"
-#include "buffer/client.h"
 #include "buffer/server.h"
+#include "burst/client.h"
 #include "os/files/files.h"
 #include "os/process/thread.h"
 #include "os/testing/faulty_file_system.h"

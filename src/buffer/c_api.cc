@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/last_error.h"
-#include "buffer/settings.h"
+#include "burst/settings.h"
 #include "kedge/bb.h"
 #include "net/network.h"
 #include "os/process/signals.h"

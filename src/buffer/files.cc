@@ -7,7 +7,7 @@
 #include <iterator>
 
 #include "base/crc32c.h"
-#include "buffer/protocol.h"
+#include "burst/protocol.h"
 #include "os/files/files.h"
 #include "os/files/past_cache.h"
 #include "os/process/kill_point.h"
@@ -26,22 +26,6 @@ constexpr size_t kReadPastCache = kPieceBytesMax;
 
 uint64_t BlocksOf(uint64_t bytes) {
   return (bytes + kBlockBytes - 1) / kBlockBytes;
-}
-
-Result<uint64_t> BytesBelow(os::FileSystem& fs, const std::string& folder) {
-  uint64_t bytes = 0;
-  KEDGE_ASSIGN_OR_RETURN(const std::vector<os::FolderEntry> entries, fs.List(folder));
-  for (const os::FolderEntry& entry : entries) {
-    const std::string path = os::JoinPath(folder, entry.name);
-    if (entry.kind == os::FileKind::kFolder) {
-      KEDGE_ASSIGN_OR_RETURN(const uint64_t below, BytesBelow(fs, path));
-      bytes += below;
-    } else if (entry.kind == os::FileKind::kFile) {
-      KEDGE_ASSIGN_OR_RETURN(const os::FileInfo info, fs.Stat(path));
-      bytes += info.size_bytes;
-    }
-  }
-  return bytes;
 }
 
 // The paths of files that begin with `prefix`; `at` is the folder's own, empty or with a slash behind it.
@@ -67,6 +51,23 @@ Result<uint64_t> BytesAt(os::FileSystem& fs, const std::string& path) {
 }
 
 }  // namespace
+
+Result<uint64_t> BytesBelow(os::FileSystem& fs, const std::string& folder) {
+  uint64_t bytes = 0;
+  const auto entries = fs.List(folder);
+  if (!entries.ok()) return entries.status().code() == Code::kNotFound ? Result<uint64_t>(bytes) : entries.status();
+  for (const os::FolderEntry& entry : *entries) {
+    const std::string path = os::JoinPath(folder, entry.name);
+    if (entry.kind == os::FileKind::kFolder) {
+      KEDGE_ASSIGN_OR_RETURN(const uint64_t below, BytesBelow(fs, path));
+      bytes += below;
+    } else if (entry.kind == os::FileKind::kFile) {
+      KEDGE_ASSIGN_OR_RETURN(const uint64_t own, BytesAt(fs, path));
+      bytes += own;
+    }
+  }
+  return bytes;
+}
 
 Status CheckPath(std::string_view path) {
   const auto refuse = [path](const char* why) {
@@ -173,13 +174,16 @@ Result<FileTable> ReadTable(os::File& file) {
 Status OwnerFolder::Prepare() {
   KEDGE_RETURN_IF_ERROR(os::MakeFolders(fs_, folder_ + "/files"));
   KEDGE_RETURN_IF_ERROR(os::MakeFolders(fs_, folder_ + "/incoming"));
+  KEDGE_RETURN_IF_ERROR(os::MakeFolders(fs_, folder_ + "/stores"));
   KEDGE_ASSIGN_OR_RETURN(const std::vector<os::FolderEntry> entries, fs_.List(folder_ + "/incoming"));
   for (const os::FolderEntry& entry : entries) KEDGE_RETURN_IF_ERROR(fs_.Unlink(Incoming(entry.name)));
   return Status::Ok();
 }
 
 Result<uint64_t> OwnerFolder::UsedBytes() const {
-  return BytesBelow(fs_, folder_ + "/files");
+  KEDGE_ASSIGN_OR_RETURN(const uint64_t files, BytesBelow(fs_, folder_ + "/files"));
+  KEDGE_ASSIGN_OR_RETURN(const uint64_t stores, BytesBelow(fs_, folder_ + "/stores"));
+  return files + stores;
 }
 
 Result<std::unique_ptr<os::File>> OwnerFolder::CreateTemporary(const std::string& name) {

@@ -5,7 +5,8 @@
 //
 //   bytes of the file | u32 for each block | u64 size, u32 blocks, u32 CRC32C of the table so far, u32 magic "KBBF", u32 version
 //
-// An owner's folder has `files`, what is visible, and `incoming`, what is being written.
+// An owner's folder has `files`, what is visible, `incoming`, what is being written, and `stores`, in which the files are a
+// PosixStore's (server_stores.h).
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "buffer/protocol.h"
+#include "burst/protocol.h"
 #include "format/wire.h"
 #include "os/files/file_system.h"
 
@@ -54,6 +55,9 @@ uint64_t BytesWithoutTable(uint64_t bytes);
 // kCorrupt: it has none, or it does not fit the file.
 Result<FileTable> ReadTable(os::File& file);
 
+// Of all files in a folder and below it; what goes meanwhile is counted or not. 0: it is not there.
+Result<uint64_t> BytesBelow(os::FileSystem& fs, const std::string& folder);
+
 // Any thread; one thread at a time for one name.
 class OwnerFolder {
  public:
@@ -61,7 +65,7 @@ class OwnerFolder {
 
   // Makes the folders, and removes what was being written when a former server ended.
   Status Prepare();
-  // Of all visible files, tables included.
+  // Of all visible files, tables included, and of the stores with what is being written there.
   Result<uint64_t> UsedBytes() const;
 
   Result<std::unique_ptr<os::File>> CreateTemporary(const std::string& name);
@@ -78,6 +82,7 @@ class OwnerFolder {
   Result<FileList> List(const ListRequest& request) const;
   // Of the disk, for this user.
   Result<uint64_t> FreeBytes() const;
+  std::string StorePath(const std::string& store) const { return folder_ + "/stores/" + store; }
 
  private:
   // Through the page cache.

@@ -7,7 +7,7 @@
 
 #include "base/crc32c.h"
 #include "base/random.h"
-#include "buffer/protocol.h"
+#include "burst/protocol.h"
 #include "os/files/files.h"
 #include "os/files/private_files.h"
 #include "os/testing/temporary_folder.h"

@@ -6,7 +6,6 @@
 #include <future>
 
 #include "base/crc32c.h"
-#include "os/files/files.h"
 
 namespace kedge::buffer {
 namespace {
@@ -16,7 +15,7 @@ constexpr Duration kReadTimeout = std::chrono::seconds(30);
 
 }  // namespace
 
-Status PullChunk(net::Network& network, const net::Peer& client, const WriteRequest& request, os::File& file,
+Status PullChunk(net::Network& network, const net::Peer& client, const WriteRequest& request, const WriteBlock& write,
                  const std::atomic<bool>& cancelled) {
   const std::vector<RunPart> parts = CutAtBlocks(request.offset, request.memory.bytes);
   std::deque<std::future<Result<net::ReadBuffer>>> reads;
@@ -35,8 +34,8 @@ Status PullChunk(net::Network& network, const net::Peer& client, const WriteRequ
     const uint64_t offset = request.offset + parts[i].at;
     if (crc32c::Compute(read->bytes().data(), read->bytes().size()) != request.sums[i])
       return Status(Code::kCorrupt,
-                    fmt::format("the {} bytes at {} are not what was sent; write the file again", parts[i].bytes, offset));
-    KEDGE_RETURN_IF_ERROR(os::WriteAll(file, read->bytes().data(), read->bytes().size(), offset));
+                    fmt::format("the {} bytes at {} are not what was sent; write it again", parts[i].bytes, offset));
+    KEDGE_RETURN_IF_ERROR(write(offset, read->bytes()));
   }
   return Status::Ok();
 }

@@ -30,13 +30,14 @@ Status NoSuchFile(uint64_t handle) {
 }  // namespace
 
 BufferServer::BufferServer(ServerOptions options, os::EventLoop& loop, os::FileSystem& fs)
-    : options_(std::move(options)), loop_(loop), fs_(fs), pieces_max_(options_.memory_bytes / 2 / kPieceBytesMax) {}
+    : core_(std::move(options), loop, fs) {}
 
 BufferServer::~BufferServer() {
   for (const auto& [key, upload] : uploads_) upload->cancelled = true;
-  workers_.reset();
-  if (network_) network_->Close();
-  *alive_ = false;
+  stores_.Cancel();
+  core_.workers.reset();
+  if (core_.network) core_.network->Close();
+  *core_.alive = false;
   for (const auto& [key, upload] : uploads_) upload->owner->folder->RemoveTemporary(upload->temporary);
 }
 
@@ -49,24 +50,25 @@ Result<std::unique_ptr<BufferServer>> BufferServer::Start(ServerOptions options,
                                                       FormatByteSize(kMemoryBytesMin)));
   std::unique_ptr<BufferServer> server(new BufferServer(std::move(options), loop, fs));
   KEDGE_RETURN_IF_ERROR(server->Prepare());
-  server->workers_ = std::make_unique<Workers>(server->options_.writers, std::chrono::seconds(10), Workers::Priority::kAwaited);
+  server->core_.workers =
+      std::make_unique<Workers>(server->core_.options.writers, std::chrono::seconds(10), Workers::Priority::kAwaited);
   KEDGE_RETURN_IF_ERROR(server->OpenNetwork());
   return server;
 }
 
 Status BufferServer::Prepare() {
-  KEDGE_RETURN_IF_ERROR(os::MakeFolders(fs_, options_.path));
-  KEDGE_ASSIGN_OR_RETURN(lock_, fs_.Open(options_.path + "/lock", os::OpenFlags::kReadWrite | os::OpenFlags::kCreate));
+  KEDGE_RETURN_IF_ERROR(os::MakeFolders(core_.fs, core_.options.path));
+  KEDGE_ASSIGN_OR_RETURN(lock_, core_.fs.Open(core_.options.path + "/lock", os::OpenFlags::kReadWrite | os::OpenFlags::kCreate));
   KEDGE_ASSIGN_OR_RETURN(const bool locked, lock_->TryLock(true));
-  if (!locked) return Status(Code::kBusy, fmt::format("another process serves {}", options_.path));
-  for (const OwnerOptions& options : options_.owners) {
+  if (!locked) return Status(Code::kBusy, fmt::format("another process serves {}", core_.options.path));
+  for (const OwnerOptions& options : core_.options.owners) {
     if (!CheckPath(options.name).ok() || options.name.find('/') != std::string::npos)
       return Status(Code::kInvalidArgument, fmt::format("\"{}\" cannot name an owner", options.name));
-    Owner owner{options, std::make_unique<OwnerFolder>(fs_, options_.path + "/owners/" + options.name)};
+    Owner owner{options, std::make_unique<OwnerFolder>(core_.fs, core_.options.path + "/owners/" + options.name)};
     KEDGE_RETURN_IF_ERROR(owner.folder->Prepare());
     KEDGE_ASSIGN_OR_RETURN(owner.used_bytes, owner.folder->UsedBytes());
-    used_bytes_ += owner.used_bytes;
-    if (!owners_.emplace(NetworkName(options_.name, options.name), std::move(owner)).second)
+    core_.used_bytes += owner.used_bytes;
+    if (!owners_.emplace(NetworkName(core_.options.name, options.name), std::move(owner)).second)
       return Status(Code::kInvalidArgument, fmt::format("owner {} is there twice", options.name));
   }
   return Status::Ok();
@@ -74,17 +76,17 @@ Status BufferServer::Prepare() {
 
 Status BufferServer::OpenNetwork() {
   net::NetworkOptions options;
-  options.provider = options_.provider;
-  options.interface_address = options_.interface_address;
-  options.read_buffers = options_.memory_bytes / 2 / net::kReadBytesMax;
+  options.provider = core_.options.provider;
+  options.interface_address = core_.options.interface_address;
+  options.read_buffers = core_.options.memory_bytes / 2 / net::kReadBytesMax;
   options.reads_per_peer_max = kReadsOfClient;
   options.endpoints_ahead = kEndpointsAhead;
-  options.executor = [this, alive = alive_](std::function<void()> work) {
-    loop_.Post([alive, work = std::move(work)] {
+  options.executor = [this, alive = core_.alive](std::function<void()> work) {
+    core_.loop.Post([alive, work = std::move(work)] {
       if (*alive) work();
     });
   };
-  const auto former = os::ReadFile(fs_, options_.path + "/address", kAddressFileBytesMax);
+  const auto former = os::ReadFile(core_.fs, core_.options.path + "/address", kAddressFileBytesMax);
   if (former.ok()) options.former_address = net::NodeAddress::FromText(*former).value_or(net::NodeAddress{});
   auto network = net::Network::Open(options);
   if (!network.ok() && !options.former_address.empty()) {
@@ -92,107 +94,85 @@ Status BufferServer::OpenNetwork() {
     network = net::Network::Open(options);
   }
   if (!network.ok()) return network.status();
-  network_ = std::move(*network);
+  core_.network = std::move(*network);
   Serve();
   for (const auto& [name, owner] : owners_) {
     net::Membership membership;
     membership.job = name;
-    membership.self = options_.name;
+    membership.self = core_.options.name;
     membership.secret = owner.options.secret;
     membership.guests_max = kGuestsMax;
     membership.guest_left = [this](const net::Peer& client) { OnLeft(client); };
-    KEDGE_RETURN_IF_ERROR(network_->Join(std::move(membership)));
+    KEDGE_RETURN_IF_ERROR(core_.network->Join(std::move(membership)));
   }
-  const std::string address = network_->address().ToText();
-  KEDGE_RETURN_IF_ERROR(os::WriteFileDurably(fs_, options_.path + "/address", address, "buffer"));
-  const Json where = {{"name", options_.name}, {"address", address}};
-  return os::WriteFileDurably(os::SystemFileSystem(), os::JoinPath(options_.folder, options_.name + ".buffer"), where.dump(),
-                              "buffer", 0644);
+  const std::string address = core_.network->address().ToText();
+  KEDGE_RETURN_IF_ERROR(os::WriteFileDurably(core_.fs, core_.options.path + "/address", address, "buffer"));
+  const Json where = {{"name", core_.options.name}, {"address", address}};
+  return os::WriteFileDurably(os::SystemFileSystem(), os::JoinPath(core_.options.folder, core_.options.name + ".buffer"),
+                              where.dump(), "buffer", 0644);
 }
 
 template <typename Request, typename Handle>
-void BufferServer::On(RequestKind kind, Result<Request> (*decode)(ByteSpan), Handle handle) {
-  network_->Serve(static_cast<uint16_t>(kind),
-                  [this, decode, handle](const net::Peer& client, ByteSpan body, net::Answer answer) {
-                    const auto request = decode(body);
-                    if (!request.ok()) return answer(request.status());
-                    const auto owner = owners_.find(client.job);
-                    if (owner == owners_.end()) return answer(Status(Code::kPermission, "the client has no owner here"));
-                    handle(client, owner->second, *request, std::move(answer));
-                  });
+void BufferServer::On(uint16_t kind, Result<Request> (*decode)(ByteSpan), Handle handle) {
+  core_.network->Serve(kind, [this, decode, handle](const net::Peer& client, ByteSpan body, net::Answer answer) {
+    const auto request = decode(body);
+    if (!request.ok()) return answer(request.status());
+    const auto owner = owners_.find(client.job);
+    if (owner == owners_.end()) return answer(Status(Code::kPermission, "the client has no owner here"));
+    handle(client, owner->second, *request, std::move(answer));
+  });
 }
 
 void BufferServer::Serve() {
-  On<PathRequest>(RequestKind::kCreate, DecodePathRequest,
+  On<PathRequest>(static_cast<uint16_t>(RequestKind::kCreate), DecodePathRequest,
                   [this](const auto& client, Owner& owner, const auto& request, net::Answer answer) {
                     OnCreate(client, owner, request, std::move(answer));
                   });
-  On<WriteRequest>(RequestKind::kWrite, DecodeWriteRequest,
+  On<WriteRequest>(static_cast<uint16_t>(RequestKind::kWrite), DecodeWriteRequest,
                    [this](const auto& client, Owner& owner, const auto& request, net::Answer answer) {
                      OnWrite(client, owner, request, std::move(answer));
                    });
-  On<CloseRequest>(RequestKind::kClose, DecodeCloseRequest,
+  On<CloseRequest>(static_cast<uint16_t>(RequestKind::kClose), DecodeCloseRequest,
                    [this](const auto& client, Owner&, const auto& request, net::Answer answer) {
                      OnClose(client, request, std::move(answer));
                    });
-  On<PathRequest>(RequestKind::kOpen, DecodePathRequest,
+  On<PathRequest>(static_cast<uint16_t>(RequestKind::kOpen), DecodePathRequest,
                   [this](const auto& client, Owner& owner, const auto& request, net::Answer answer) {
                     OnOpen(client, owner, request, std::move(answer));
                   });
-  On<ReadRequest>(RequestKind::kRead, DecodeReadRequest,
+  On<ReadRequest>(static_cast<uint16_t>(RequestKind::kRead), DecodeReadRequest,
                   [this](const auto& client, Owner&, const auto& request, net::Answer answer) {
                     OnRead(client, request, std::move(answer));
                   });
   On<EndRequest>(
-      RequestKind::kEnd, DecodeEndRequest,
+      static_cast<uint16_t>(RequestKind::kEnd), DecodeEndRequest,
       [this](const auto& client, Owner&, const auto& request, net::Answer answer) { OnEnd(client, request, std::move(answer)); });
-  On<PathRequest>(RequestKind::kRemove, DecodePathRequest,
+  On<PathRequest>(static_cast<uint16_t>(RequestKind::kRemove), DecodePathRequest,
                   [this](const auto&, Owner& owner, const auto& request, net::Answer answer) {
                     OnRemove(owner, request, std::move(answer));
                   });
-  On<RenameRequest>(RequestKind::kRename, DecodeRenameRequest,
+  On<RenameRequest>(static_cast<uint16_t>(RequestKind::kRename), DecodeRenameRequest,
                     [this](const auto&, Owner& owner, const auto& request, net::Answer answer) {
                       OnRename(owner, request, std::move(answer));
                     });
   On<ListRequest>(
-      RequestKind::kList, DecodeListRequest,
+      static_cast<uint16_t>(RequestKind::kList), DecodeListRequest,
       [this](const auto&, Owner& owner, const auto& request, net::Answer answer) { OnList(owner, request, std::move(answer)); });
+  On<StoreRequest>(kStoreKind, DecodeStoreRequest,
+                   [this](const auto& client, Owner& owner, const auto& request, net::Answer answer) {
+                     stores_.OnRequest(client, owner, request, std::move(answer));
+                   });
+  On<WriteRequest>(kStoreWriteKind, DecodeWriteRequest,
+                   [this](const auto& client, Owner& owner, const auto& request, net::Answer answer) {
+                     stores_.OnWrite(client, owner, request, std::move(answer));
+                   });
+  On<StoreReadRequest>(kStoreReadKind, DecodeStoreReadRequest,
+                       [this](const auto& client, Owner&, const auto& request, net::Answer answer) {
+                         stores_.OnRead(client, request, std::move(answer));
+                       });
   On<DescribeRequest>(
-      RequestKind::kDescribe, DecodeDescribeRequest,
+      static_cast<uint16_t>(RequestKind::kDescribe), DecodeDescribeRequest,
       [this](const auto&, Owner& owner, const auto&, net::Answer answer) { OnDescribe(owner, std::move(answer)); });
-}
-
-template <typename Work, typename Done>
-void BufferServer::Background(Work work, Done done) {
-  workers_->Submit([this, alive = alive_, work = std::move(work), done = std::move(done)]() mutable {
-    auto result = std::make_shared<decltype(work())>(work());
-    loop_.Post([alive, result, done = std::move(done)]() mutable {
-      if (*alive) done(std::move(*result));
-    });
-  });
-}
-
-// --- room ---------------------------------------------------------------------------------------------------------------------
-
-Status BufferServer::Reserve(Owner& owner, uint64_t bytes) {
-  const auto refuse = [&](const std::string& what, uint64_t used, uint64_t limit) {
-    return Status(Code::kNoSpace,
-                  fmt::format("{} of burst buffer {} is used up: {} of {}, and {} more are asked for; remove files, or have "
-                              "its operator raise it",
-                              what, options_.name, FormatByteSize(used), FormatByteSize(limit), FormatByteSize(bytes)));
-  };
-  if (owner.options.quota_bytes > 0 && owner.used_bytes + bytes > owner.options.quota_bytes)
-    return refuse("the quota of owner " + owner.options.name, owner.used_bytes, owner.options.quota_bytes);
-  if (options_.capacity_bytes > 0 && used_bytes_ + bytes > options_.capacity_bytes)
-    return refuse("the capacity", used_bytes_, options_.capacity_bytes);
-  owner.used_bytes += bytes;
-  used_bytes_ += bytes;
-  return Status::Ok();
-}
-
-void BufferServer::Release(Owner& owner, uint64_t bytes) {
-  owner.used_bytes -= std::min(owner.used_bytes, bytes);
-  used_bytes_ -= std::min(used_bytes_, bytes);
 }
 
 Status BufferServer::CheckMayOpen(const net::Peer& client, const std::string& path) const {
@@ -201,7 +181,7 @@ Status BufferServer::CheckMayOpen(const net::Peer& client, const std::string& pa
                     std::count_if(downloads_.begin(), downloads_.end(), is_of_client);
   if (static_cast<size_t>(open) >= kFilesOfClientMax)
     return Status(Code::kNoSpace,
-                  fmt::format("this client has {} files open on burst buffer {}; close some", open, options_.name));
+                  fmt::format("this client has {} files open on burst buffer {}; close some", open, core_.options.name));
   return CheckPath(path);
 }
 
@@ -210,21 +190,21 @@ Status BufferServer::CheckMayOpen(const net::Peer& client, const std::string& pa
 void BufferServer::OnCreate(const net::Peer& client, Owner& owner, const PathRequest& request, net::Answer answer) {
   const Status valid = CheckMayOpen(client, request.path);
   if (!valid.ok()) return answer(valid);
-  const Key key{client, next_handle_++};
+  const Key key{client, core_.NewHandle()};
   auto upload = std::make_shared<Upload>();
   upload->owner = &owner;
   upload->path = request.path;
   upload->temporary = fmt::format("{}.tmp", key.second);
   upload->running = 1;
   uploads_[key] = upload;
-  Background([upload] { return upload->owner->folder->CreateTemporary(upload->temporary); },
-             [this, key, upload, answer = std::move(answer)](Result<std::unique_ptr<os::File>> file) {
-               os::KillPoint("buffer-created");
-               if (file.ok()) upload->file = std::move(*file);
-               if (!file.ok()) upload->ended = true;
-               Rest(key);
-               answer(file.ok() ? Result<Buffer>(Encode(OpenedFile{key.second, 0})) : Result<Buffer>(file.status()));
-             });
+  core_.Background([upload] { return upload->owner->folder->CreateTemporary(upload->temporary); },
+                   [this, key, upload, answer = std::move(answer)](Result<std::unique_ptr<os::File>> file) {
+                     os::KillPoint("buffer-created");
+                     if (file.ok()) upload->file = std::move(*file);
+                     if (!file.ok()) upload->ended = true;
+                     Rest(key);
+                     answer(file.ok() ? Result<Buffer>(Encode(OpenedFile{key.second, 0})) : Result<Buffer>(file.status()));
+                   });
 }
 
 void BufferServer::OnWrite(const net::Peer& client, Owner& owner, const WriteRequest& request, net::Answer answer) {
@@ -233,24 +213,30 @@ void BufferServer::OnWrite(const net::Peer& client, Owner& owner, const WriteReq
   if (found == uploads_.end() || found->second->file == nullptr || found->second->closing)
     return answer(NoSuchFile(request.handle));
   const std::shared_ptr<Upload> upload = found->second;
-  if (upload->failed.ok()) upload->failed = Reserve(owner, request.memory.bytes);
+  if (upload->failed.ok()) upload->failed = core_.Reserve(owner, request.memory.bytes);
   if (!upload->failed.ok()) return answer(upload->failed);
   upload->reserved_bytes += request.memory.bytes;
   ++upload->running;
-  Background([this, client, request, upload] { return PullChunk(*network_, client, request, *upload->file, upload->cancelled); },
-             [this, key, request, upload, answer = std::move(answer)](const Status& pulled) {
-               os::KillPoint("buffer-chunk");
-               if (pulled.ok()) {
-                 const std::vector<RunPart> parts = CutAtBlocks(request.offset, request.memory.bytes);
-                 for (size_t i = 0; i < parts.size(); ++i)
-                   upload->sums.Add(request.offset + parts[i].at, parts[i].bytes, request.sums[i]);
-               } else if (upload->failed.ok()) {
-                 upload->failed = pulled.WithContext("burst buffer " + options_.name + ", file " + upload->path);
-                 LogWarning("buffer", "{}", upload->failed.ToString());
-               }
-               Rest(key);
-               answer(pulled.ok() ? Result<Buffer>(Buffer()) : Result<Buffer>(upload->failed));
-             });
+  core_.Background(
+      [this, client, request, upload] {
+        const auto write = [&](uint64_t offset, ByteSpan bytes) {
+          return os::WriteAll(*upload->file, bytes.data(), bytes.size(), offset);
+        };
+        return PullChunk(*core_.network, client, request, write, upload->cancelled);
+      },
+      [this, key, request, upload, answer = std::move(answer)](const Status& pulled) {
+        os::KillPoint("buffer-chunk");
+        if (pulled.ok()) {
+          const std::vector<RunPart> parts = CutAtBlocks(request.offset, request.memory.bytes);
+          for (size_t i = 0; i < parts.size(); ++i)
+            upload->sums.Add(request.offset + parts[i].at, parts[i].bytes, request.sums[i]);
+        } else if (upload->failed.ok()) {
+          upload->failed = pulled.WithContext("burst buffer " + core_.options.name + ", file " + upload->path);
+          LogWarning("buffer", "{}", upload->failed.ToString());
+        }
+        Rest(key);
+        answer(pulled.ok() ? Result<Buffer>(Buffer()) : Result<Buffer>(upload->failed));
+      });
 }
 
 void BufferServer::OnClose(const net::Peer& client, const CloseRequest& request, net::Answer answer) {
@@ -260,7 +246,7 @@ void BufferServer::OnClose(const net::Peer& client, const CloseRequest& request,
   const std::shared_ptr<Upload> upload = found->second;
   const auto sums = upload->sums.OfFile(request.bytes);
   const uint64_t table_bytes = TableBytes(request.bytes);
-  if (upload->failed.ok()) upload->failed = sums.ok() ? Reserve(*upload->owner, table_bytes) : sums.status();
+  if (upload->failed.ok()) upload->failed = sums.ok() ? core_.Reserve(*upload->owner, table_bytes) : sums.status();
   if (!upload->failed.ok()) {
     End(key);
     return answer(upload->failed);
@@ -268,21 +254,21 @@ void BufferServer::OnClose(const net::Peer& client, const CloseRequest& request,
   upload->reserved_bytes += table_bytes;
   upload->closing = true;
   ++upload->running;
-  Background(
+  core_.Background(
       [upload, table = FileTable{request.bytes, *sums}, sync = request.sync] {
         return upload->owner->folder->Publish(upload->temporary, *upload->file, table, upload->path, sync);
       },
       [this, key, upload, answer = std::move(answer)](const Result<uint64_t>& replaced) {
         // What was reserved is the visible file's from now on.
         if (replaced.ok()) {
-          Release(*upload->owner, *replaced);
+          core_.Release(*upload->owner, *replaced);
           upload->reserved_bytes = 0;
         }
         upload->ended = true;
         Rest(key);
         if (!replaced.ok()) Count(*upload->owner);
         answer(replaced.ok() ? Result<Buffer>(Buffer())
-                             : Result<Buffer>(replaced.status().WithContext("burst buffer " + options_.name)));
+                             : Result<Buffer>(replaced.status().WithContext("burst buffer " + core_.options.name)));
       });
 }
 
@@ -301,8 +287,8 @@ void BufferServer::Rest(const Key& key) {
   const std::shared_ptr<Upload> upload = found->second;
   if (--upload->running > 0 || !upload->ended) return;
   uploads_.erase(found);
-  Release(*upload->owner, upload->reserved_bytes);
-  Background(
+  core_.Release(*upload->owner, upload->reserved_bytes);
+  core_.Background(
       [upload] {
         upload->owner->folder->RemoveTemporary(upload->temporary);
         return 0;
@@ -312,14 +298,14 @@ void BufferServer::Rest(const Key& key) {
 
 // What is there was not as an error said, perhaps.
 void BufferServer::Count(Owner& owner) {
-  Background([folder = owner.folder.get()] { return folder->UsedBytes(); },
-             [this, &owner](const Result<uint64_t>& visible) {
-               if (!visible.ok()) return;
-               uint64_t used = *visible;
-               for (const auto& [key, upload] : uploads_) used += upload->owner == &owner ? upload->reserved_bytes : 0;
-               used_bytes_ += used - owner.used_bytes;
-               owner.used_bytes = used;
-             });
+  core_.Background([folder = owner.folder.get()] { return folder->UsedBytes(); },
+                   [this, &owner](const Result<uint64_t>& visible) {
+                     if (!visible.ok()) return;
+                     uint64_t used = *visible;
+                     for (const auto& [key, upload] : uploads_) used += upload->owner == &owner ? upload->reserved_bytes : 0;
+                     core_.used_bytes += used - owner.used_bytes;
+                     owner.used_bytes = used;
+                   });
 }
 
 // --- reading ------------------------------------------------------------------------------------------------------------------
@@ -327,13 +313,13 @@ void BufferServer::Count(Owner& owner) {
 void BufferServer::OnOpen(const net::Peer& client, Owner& owner, const PathRequest& request, net::Answer answer) {
   const Status valid = CheckMayOpen(client, request.path);
   if (!valid.ok()) return answer(valid);
-  const Key key{client, next_handle_++};
+  const Key key{client, core_.NewHandle()};
   struct Opened {
     std::shared_ptr<os::File> file;
     FileTable table;
   };
   downloads_[key] = Download{&owner, request.path, nullptr, nullptr, {}};
-  Background(
+  core_.Background(
       [folder = owner.folder.get(), path = request.path]() -> Result<Opened> {
         KEDGE_ASSIGN_OR_RETURN(std::shared_ptr<os::File> file, folder->Open(path));
         KEDGE_ASSIGN_OR_RETURN(FileTable table, ReadTable(*file));
@@ -344,7 +330,7 @@ void BufferServer::OnOpen(const net::Peer& client, Owner& owner, const PathReque
         if (download == downloads_.end()) return;
         if (!opened.ok()) {
           downloads_.erase(download);
-          return answer(opened.status().WithContext("burst buffer " + options_.name));
+          return answer(opened.status().WithContext("burst buffer " + core_.options.name));
         }
         const uint64_t bytes = opened->table.bytes;
         download->second.file = std::move(opened->file);
@@ -361,36 +347,17 @@ void BufferServer::OnRead(const net::Peer& client, const ReadRequest& request, n
   if (request.offset > bytes || request.bytes > bytes - request.offset)
     return answer(Status(Code::kInvalidArgument,
                          fmt::format("{} has no {} bytes at {}", download->second.path, request.bytes, request.offset)));
-  if (request.ahead && pieces_out_ >= pieces_max_ / 2)
+  if (request.ahead && core_.pieces.HalfAreOut())
     return answer(Status(Code::kBusy, "nothing is read ahead while half of the buffers are out"));
-  waiting_.push_back({key, request, std::move(answer)});
-  GiveBack(nullptr);
+  core_.pieces.Ask([this, read = WaitingRead{key, request, std::move(answer)}](Piece piece) {
+    if (!downloads_.contains(read.key)) return core_.pieces.GiveBack(std::move(piece));
+    ReadPiece(read, std::move(piece));
+  });
 }
 
-// Begins what waits for it, as far as there are buffers.
-void BufferServer::GiveBack(Piece piece) {
-  if (piece != nullptr) {
-    --pieces_out_;
-    free_pieces_.push_back(std::move(piece));
-  }
-  while (!waiting_.empty() && pieces_out_ < pieces_max_) {
-    WaitingRead read = std::move(waiting_.front());
-    waiting_.pop_front();
-    if (downloads_.contains(read.key)) ReadPiece(std::move(read));
-  }
-}
-
-void BufferServer::ReadPiece(WaitingRead read) {
+void BufferServer::ReadPiece(const WaitingRead& read, Piece piece) {
   const Download& download = downloads_.at(read.key);
-  Piece piece;
-  if (free_pieces_.empty()) {
-    piece = std::make_shared<PieceMemory>();
-  } else {
-    piece = std::move(free_pieces_.back());
-    free_pieces_.pop_back();
-  }
-  ++pieces_out_;
-  Background(
+  core_.Background(
       [file = download.file, table = download.table, path = download.path, request = read.request,
        piece]() -> Result<std::vector<uint32_t>> {
         KEDGE_RETURN_IF_ERROR(os::ReadAll(*file, piece->bytes.data(), request.bytes, request.offset));
@@ -411,24 +378,24 @@ void BufferServer::ReadPiece(WaitingRead read) {
       [this, read, piece](Result<std::vector<uint32_t>> sums) {
         if (sums.ok()) return LeasePiece(read, piece, std::move(*sums));
         LogWarning("buffer", "{}", sums.status().ToString());
-        read.answer(sums.status().WithContext("burst buffer " + options_.name));
-        GiveBack(piece);
+        read.answer(sums.status().WithContext("burst buffer " + core_.options.name));
+        core_.pieces.GiveBack(piece);
       });
 }
 
 void BufferServer::LeasePiece(const WaitingRead& read, const Piece& piece, std::vector<uint32_t> sums) {
   const auto download = downloads_.find(read.key);
-  if (download == downloads_.end()) return GiveBack(piece);
+  if (download == downloads_.end()) return core_.pieces.GiveBack(piece);
   const auto lease_number = std::make_shared<uint64_t>(0);
-  const auto memory = network_->Lease(read.key.first.job, {piece->bytes.data(), read.request.bytes}, kPieceLease,
-                                      [this, key = read.key, piece, lease_number] {
-                                        const auto open = downloads_.find(key);
-                                        if (open != downloads_.end()) open->second.leases.erase(*lease_number);
-                                        GiveBack(piece);
-                                      });
+  const auto memory = core_.network->Lease(read.key.first.job, {piece->bytes.data(), read.request.bytes}, kPieceLease,
+                                           [this, key = read.key, piece, lease_number] {
+                                             const auto open = downloads_.find(key);
+                                             if (open != downloads_.end()) open->second.leases.erase(*lease_number);
+                                             core_.pieces.GiveBack(piece);
+                                           });
   if (!memory.ok()) {
     read.answer(memory.status());
-    return GiveBack(piece);
+    return core_.pieces.GiveBack(piece);
   }
   *lease_number = memory->lease;
   download->second.leases.insert(memory->lease);
@@ -436,7 +403,7 @@ void BufferServer::LeasePiece(const WaitingRead& read, const Piece& piece, std::
 }
 
 void BufferServer::EndDownload(std::map<Key, Download>::iterator download) {
-  for (const uint64_t lease : download->second.leases) network_->EndLease(lease);
+  for (const uint64_t lease : download->second.leases) core_.network->EndLease(lease);
   downloads_.erase(download);
 }
 
@@ -453,11 +420,11 @@ void BufferServer::OnEnd(const net::Peer& client, const EndRequest& request, net
 void BufferServer::OnRemove(Owner& owner, const PathRequest& request, net::Answer answer) {
   const Status valid = CheckPath(request.path);
   if (!valid.ok()) return answer(valid);
-  Background([folder = owner.folder.get(), path = request.path] { return folder->Remove(path); },
-             [this, &owner, answer = std::move(answer)](const Result<uint64_t>& removed) {
-               if (removed.ok()) Release(owner, *removed);
-               answer(removed.ok() ? Result<Buffer>(Buffer()) : Result<Buffer>(removed.status()));
-             });
+  core_.Background([folder = owner.folder.get(), path = request.path] { return folder->Remove(path); },
+                   [this, &owner, answer = std::move(answer)](const Result<uint64_t>& removed) {
+                     if (removed.ok()) core_.Release(owner, *removed);
+                     answer(removed.ok() ? Result<Buffer>(Buffer()) : Result<Buffer>(removed.status()));
+                   });
 }
 
 void BufferServer::OnRename(Owner& owner, const RenameRequest& request, net::Answer answer) {
@@ -465,29 +432,29 @@ void BufferServer::OnRename(Owner& owner, const RenameRequest& request, net::Ans
     const Status valid = CheckPath(path);
     if (!valid.ok()) return answer(valid);
   }
-  Background([folder = owner.folder.get(), request] { return folder->Rename(request.from, request.to); },
-             [this, &owner, answer = std::move(answer)](const Result<uint64_t>& replaced) {
-               if (replaced.ok()) Release(owner, *replaced);
-               answer(replaced.ok() ? Result<Buffer>(Buffer())
-                                    : Result<Buffer>(replaced.status().WithContext("burst buffer " + options_.name)));
-             });
+  core_.Background([folder = owner.folder.get(), request] { return folder->Rename(request.from, request.to); },
+                   [this, &owner, answer = std::move(answer)](const Result<uint64_t>& replaced) {
+                     if (replaced.ok()) core_.Release(owner, *replaced);
+                     answer(replaced.ok() ? Result<Buffer>(Buffer())
+                                          : Result<Buffer>(replaced.status().WithContext("burst buffer " + core_.options.name)));
+                   });
 }
 
 void BufferServer::OnList(Owner& owner, const ListRequest& request, net::Answer answer) {
-  Background([folder = owner.folder.get(), request] { return folder->List(request); },
-             [this, answer = std::move(answer)](const Result<FileList>& list) {
-               answer(list.ok() ? Result<Buffer>(Encode(*list))
-                                : Result<Buffer>(list.status().WithContext("burst buffer " + options_.name)));
-             });
+  core_.Background([folder = owner.folder.get(), request] { return folder->List(request); },
+                   [this, answer = std::move(answer)](const Result<FileList>& list) {
+                     answer(list.ok() ? Result<Buffer>(Encode(*list))
+                                      : Result<Buffer>(list.status().WithContext("burst buffer " + core_.options.name)));
+                   });
 }
 
 void BufferServer::OnDescribe(Owner& owner, net::Answer answer) {
-  Background([folder = owner.folder.get()] { return folder->FreeBytes(); },
-             [this, &owner, answer = std::move(answer)](const Result<uint64_t>& free_bytes) {
-               if (!free_bytes.ok()) return answer(free_bytes.status().WithContext("burst buffer " + options_.name));
-               answer(Encode(
-                   Description{options_.capacity_bytes, *free_bytes, used_bytes_, owner.options.quota_bytes, owner.used_bytes}));
-             });
+  core_.Background([folder = owner.folder.get()] { return folder->FreeBytes(); },
+                   [this, &owner, answer = std::move(answer)](const Result<uint64_t>& free_bytes) {
+                     if (!free_bytes.ok()) return answer(free_bytes.status().WithContext("burst buffer " + core_.options.name));
+                     answer(Encode(Description{core_.options.capacity_bytes, *free_bytes, core_.used_bytes,
+                                               owner.options.quota_bytes, owner.used_bytes}));
+                   });
 }
 
 void BufferServer::OnLeft(const net::Peer& client) {
@@ -501,6 +468,7 @@ void BufferServer::OnLeft(const net::Peer& client) {
     const auto here = download++;
     if (is_of_client(*here)) EndDownload(here);
   }
+  stores_.OnLeft(client);
   if (!keys.empty()) LogInfo("buffer", "client {} has left; what it was writing is removed: {} files", client.node, keys.size());
 }
 
@@ -510,16 +478,17 @@ Json BufferServer::Describe() const {
     owners.push_back(
         {{"name", owner.options.name}, {"used_bytes", owner.used_bytes}, {"quota_bytes", owner.options.quota_bytes}});
   }
-  return {{"name", options_.name},
-          {"path", options_.path},
-          {"address", network_->address().ToText()},
-          {"capacity_bytes", options_.capacity_bytes},
-          {"used_bytes", used_bytes_},
-          {"memory_bytes", options_.memory_bytes},
+  return {{"name", core_.options.name},
+          {"path", core_.options.path},
+          {"address", core_.network->address().ToText()},
+          {"capacity_bytes", core_.options.capacity_bytes},
+          {"used_bytes", core_.used_bytes},
+          {"memory_bytes", core_.options.memory_bytes},
           {"owners", owners},
-          {"clients", network_->Peers().size()},
+          {"clients", core_.network->Peers().size()},
           {"being_written", uploads_.size()},
-          {"being_read", downloads_.size()}};
+          {"being_read", downloads_.size()},
+          {"open_in_stores", stores_.open_count()}};
 }
 
 }  // namespace kedge::buffer

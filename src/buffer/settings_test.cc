@@ -1,4 +1,4 @@
-#include "buffer/settings.h"
+#include "burst/settings.h"
 
 #include <gtest/gtest.h>
 

@@ -9,6 +9,7 @@
 #include "agent/space/tier_cut.h"
 #include "agent/tables/record_file.h"
 #include "base/random.h"
+#include "burst/store_messages.h"
 #include "format/calibration.h"
 #include "format/name_encoding.h"
 #include "format/testing/sample_records.h"
@@ -88,6 +89,29 @@ void AddPeerMessages(Seeds& seeds) {
   add(24, Encode(CompletedNotice{generation}));
   add(18, Encode(SealedReply{{1, 2, 3, 4096, 60000}, {}}));
   add(12, Encode(Invitation{generation.store_id, generation.job, {2, 2, "secret", {{"n1", "rack", "address", {0, 1}}}}}));
+}
+
+// The kind in front, as the fuzzer takes it.
+void AddBufferMessages(Seeds& seeds) {
+  const auto add = [&](char kind, const Buffer& body) {
+    seeds.Add("buffer_protocol_fuzzer", std::to_string(int{kind}), kind + std::string(AsText(body)));
+  };
+  buffer::StoreRequest request{.operation = buffer::StoreOperation::kPutIfAbsent, .store = "ckpt", .key = "jobs/j/x"};
+  request.owner = {"n1", 3, "agent"};
+  request.keys = {"a", "b/c"};
+  request.handles = {1, 2};
+  request.content = Buffer(5);
+  add(11, Encode(request));
+  buffer::StoreReply reply{.status = Status::FromErrno(28, "write /a"), .handle = 7};
+  reply.entries = {{"a", true}};
+  reply.statuses = {Status::Ok()};
+  reply.temporaries = {{"f/x.tmp", request.owner, "n1-3-agent", 5, 1.5}};
+  add(12, Encode(reply));
+  add(13, Encode(buffer::StoreReadRequest{1, 3, 5}));
+  buffer::StoreReadReply piece;
+  piece.memory = {1, 2, 3, buffer::kBlockBytes + 1, 60000};
+  piece.sums = {4, 5};
+  add(14, Encode(piece));
 }
 
 void AddNames(Seeds& seeds) {
@@ -195,6 +219,7 @@ int Main(int argc, char** argv) {
   AddRecords(seeds);
   AddSets(seeds);
   AddPeerMessages(seeds);
+  AddBufferMessages(seeds);
   AddNames(seeds);
   AddCalibration(seeds);
   AddMessages(seeds);

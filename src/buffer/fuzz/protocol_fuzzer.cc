@@ -4,8 +4,9 @@
 
 #include "base/status.h"
 #include "buffer/files.h"
-#include "buffer/protocol.h"
-#include "buffer/settings.h"
+#include "burst/protocol.h"
+#include "burst/settings.h"
+#include "burst/store_messages.h"
 
 namespace {
 
@@ -34,7 +35,7 @@ void TryPath(std::string_view path) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const kedge::ByteSpan bytes = std::as_bytes(std::span(data + 1, size - 1));
-  switch (data[0] % 12) {
+  switch (data[0] % 16) {
     case 0: Try(DecodePathRequest, bytes); break;
     case 1: Try(DecodeOpenedFile, bytes); break;
     case 2: Try(DecodeWriteRequest, bytes); break;
@@ -46,6 +47,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     case 8: Try(DecodeFileList, bytes); break;
     case 9: Try(DecodeDescription, bytes); break;
     case 10: Try(DecodeRenameRequest, bytes); break;
+    case 11: Try(DecodeStoreRequest, bytes); break;
+    case 12: Try(DecodeStoreReply, bytes); break;
+    case 13: Try(DecodeStoreReadRequest, bytes); break;
+    case 14: Try(DecodeStoreReadReply, bytes); break;
     default: TryPath(kedge::AsText(bytes)); break;
   }
   return 0;

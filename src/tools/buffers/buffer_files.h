@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "buffer/settings.h"
+#include "burst/settings.h"
 #include "tools/command.h"
 #include "tools/common.h"
 

@@ -1,4 +1,4 @@
-#include "buffer/client.h"
+#include "burst/client.h"
 
 #include <fmt/format.h>
 
@@ -29,12 +29,7 @@ constexpr size_t kChunksUnderWay = 4;
 constexpr uint64_t kOwnChunkBytes = 4 * kBlockBytes;  // of an upload's buffers, of which there are kChunksUnderWay
 constexpr size_t kReadBuffers = 2 * kPieceBytesMax / kBlockBytes;
 
-// An answer for a thread that waits, and what brings it.
-template <typename T>
-std::pair<std::future<Result<T>>, std::function<void(Result<T>)>> Awaited() {
-  auto promise = std::make_shared<std::promise<Result<T>>>();
-  return {promise->get_future(), [promise](Result<T> value) { promise->set_value(std::move(value)); }};
-}
+}  // namespace
 
 Result<net::NodeAddress> FindServer(const ClientOptions& options) {
   const std::string path = os::JoinPath(options.folder, options.server + ".buffer");
@@ -49,8 +44,6 @@ Result<net::NodeAddress> FindServer(const ClientOptions& options) {
   if (!address.has_value()) return Status(Code::kCorrupt, fmt::format("{} does not say where a burst buffer is", path));
   return *address;
 }
-
-}  // namespace
 
 Result<std::shared_ptr<Client>> Client::Open(const ClientOptions& options) {
   KEDGE_ASSIGN_OR_RETURN(const net::NodeAddress address, FindServer(options));
@@ -69,14 +62,14 @@ Result<std::shared_ptr<Client>> Client::Open(const ClientOptions& options) {
   membership.is_guest = true;
   net::Peer server{membership.job, options.server};
   KEDGE_RETURN_IF_ERROR(network->Join(std::move(membership)));
-  return std::shared_ptr<Client>(new Client(std::move(network), std::move(server)));
+  return std::shared_ptr<Client>(new Client(std::move(network), std::move(server), address));
 }
 
-void Client::AskThen(RequestKind kind, Buffer request, std::function<void(Result<Buffer>)> done) {
-  network_->Call(server_, static_cast<uint16_t>(kind), std::move(request), kAnswerTimeout, std::move(done));
+void Client::AskThen(uint16_t kind, Buffer request, std::function<void(Result<Buffer>)> done) {
+  network_->Call(server_, kind, std::move(request), kAnswerTimeout, std::move(done));
 }
 
-Result<Buffer> Client::Ask(RequestKind kind, Buffer request) {
+Result<Buffer> Client::Ask(uint16_t kind, Buffer request) {
   auto [answer, set] = Awaited<Buffer>();
   AskThen(kind, std::move(request), std::move(set));
   auto reply = answer.get();

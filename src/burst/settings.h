@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/config.h"
-#include "buffer/client.h"
+#include "burst/client.h"
 
 namespace kedge::buffer {
 

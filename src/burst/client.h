@@ -12,9 +12,10 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "buffer/protocol.h"
+#include "burst/protocol.h"
 
 namespace kedge::buffer {
 
@@ -29,14 +30,28 @@ struct ClientOptions {
   std::string interface_address;
 };
 
+// Where it says that it is. kNotFound: no server of that name says so.
+Result<net::NodeAddress> FindServer(const ClientOptions& options);
+
+// An answer for a thread that waits, and what brings it.
+template <typename T>
+std::pair<std::future<Result<T>>, std::function<void(Result<T>)>> Awaited() {
+  auto promise = std::make_shared<std::promise<Result<T>>>();
+  return {promise->get_future(), [promise](Result<T> value) { promise->set_value(std::move(value)); }};
+}
+
 class Client : public std::enable_shared_from_this<Client> {
  public:
   // kNotFound: no server of that name says where it is. Connects at the first use.
   static Result<std::shared_ptr<Client>> Open(const ClientOptions& options);
 
   // kUnavailable, kTimeout: the server is gone, or does not know the owner by this secret.
-  Result<Buffer> Ask(RequestKind kind, Buffer request);
-  void AskThen(RequestKind kind, Buffer request, std::function<void(Result<Buffer>)> done);
+  Result<Buffer> Ask(RequestKind kind, Buffer request) { return Ask(static_cast<uint16_t>(kind), std::move(request)); }
+  Result<Buffer> Ask(uint16_t kind, Buffer request);
+  void AskThen(RequestKind kind, Buffer request, std::function<void(Result<Buffer>)> done) {
+    AskThen(static_cast<uint16_t>(kind), std::move(request), std::move(done));
+  }
+  void AskThen(uint16_t kind, Buffer request, std::function<void(Result<Buffer>)> done);
   // Ends reading, or gives up what is being written; nobody waits for it.
   void End(uint64_t handle);
   Status Remove(const std::string& path);
@@ -49,12 +64,16 @@ class Client : public std::enable_shared_from_this<Client> {
 
   net::Network& network() { return *network_; }
   const net::Peer& server() const { return server_; }
+  // Where the server was when this was opened.
+  const net::NodeAddress& address() const { return address_; }
 
  private:
-  Client(std::unique_ptr<net::Network> network, net::Peer server) : network_(std::move(network)), server_(std::move(server)) {}
+  Client(std::unique_ptr<net::Network> network, net::Peer server, net::NodeAddress address)
+      : network_(std::move(network)), server_(std::move(server)), address_(std::move(address)) {}
 
   std::unique_ptr<net::Network> network_;
   const net::Peer server_;
+  const net::NodeAddress address_;
 };
 
 // Bytes that are appended are sent from a few buffers of the upload, while the next ones come: an error of theirs shows at a

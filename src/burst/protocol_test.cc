@@ -1,4 +1,4 @@
-#include "buffer/protocol.h"
+#include "burst/protocol.h"
 
 #include <gtest/gtest.h>
 
