@@ -16,6 +16,7 @@
 #include "os/events/event_loop.h"
 #include "os/files/direct_io.h"
 #include "os/files/file_system.h"
+#include "os/machine/machine.h"
 
 namespace kedge::buffer {
 
@@ -35,6 +36,7 @@ struct ServerOptions {
   std::vector<OwnerOptions> owners;
   std::string provider = "tcp";
   std::string interface_address;
+  std::string boot = os::BootId();  // what was written and not synced is there as long as it is the same
 };
 
 struct Owner {

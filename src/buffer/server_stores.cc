@@ -131,9 +131,7 @@ void ServerStores::Reply(const net::Answer& answer, StoreReply reply) const {
 namespace {
 
 Status NoSuchObject() {
-  return {Code::kUnavailable,
-          "it does not know this object any more: it was started anew, or the connection was lost; what was written must be "
-          "written again"};
+  return Status::FromErrno(ESTALE, "it does not know this object any more, since it was started anew or the connection was lost");
 }
 
 }  // namespace
@@ -184,6 +182,7 @@ void ServerStores::OnOpen(const net::Peer& client, Owner& owner, const StoreRequ
                     root = owner.folder->StorePath(request.store)] { return OpenIt(*store, root, request, open.get()); },
                    [this, key, store, open, answer = std::move(answer)](Outcome outcome) {
                      os::KillPoint("buffer-store-opened");
+                     outcome.reply.other_text = core_.options.boot;
                      if (!outcome.reply.status.ok()) {
                        open_.erase(key);
                      } else if (open_.contains(key)) {

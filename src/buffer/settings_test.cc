@@ -5,6 +5,8 @@
 #include "net/secret_file.h"
 #include "os/testing/temporary_folder.h"
 #include "session/config_keys.h"
+#include "store/buffer/location.h"
+#include "store/places/store_path.h"
 
 namespace kedge::buffer {
 namespace {
@@ -44,6 +46,33 @@ TEST(BufferSettings, NameTheKeyThatIsMissing) {
   EXPECT_EQ(options->owner, "alice");
   EXPECT_EQ(options->folder, root.path());
   EXPECT_EQ(options->provider, "tcp");
+}
+
+TEST(BufferStoreLocation, SaysAllThatAnotherProcessNeeds) {
+  ConfigSources sources;
+  sources.search_files = false;
+  EXPECT_EQ(ParseStoreLocation("bb://fast/ckpt", nullptr).status().code(), Code::kInvalidArgument);
+  for (const auto& [key, value] : {std::pair<std::string, std::string>("buffer.folder", "/shared/buffers"),
+                                   std::pair<std::string, std::string>("buffer.owner", "alice"),
+                                   std::pair<std::string, std::string>("buffer.secret", "/shared/a secret")}) {
+    const Config config = Config::Load(KedgeConfigRegistry(), sources).value();
+    const Status missing = ParseStoreLocation("bb://fast/ckpt", &config).status();
+    EXPECT_NE(missing.message().find(key + " is not set"), std::string::npos) << missing.message();
+    sources.overrides.emplace_back(key, value);
+  }
+  const Config config = Config::Load(KedgeConfigRegistry(), sources).value();
+  const auto location = ParseStoreLocation("bb://fast/ckpt/heat/?interface=10.0.0.1", &config);
+  ASSERT_TRUE(location.ok()) << location.status().ToString();
+  EXPECT_EQ(location->prefix, "ckpt/heat");
+  EXPECT_EQ(location->interface_address, "10.0.0.1");
+  EXPECT_EQ(location->ToDisplay(), "bb://fast/ckpt/heat");
+  const std::string text = location->ToText();
+  EXPECT_EQ(ParseStoreLocation(text, nullptr).value(), *location) << text;
+  EXPECT_EQ(ResolveStorePath(text).value(), text);
+  EXPECT_EQ(ResolveStorePath("bb://fast/ckpt/heat?interface=10.0.0.1", &config).value(), text);
+  EXPECT_TRUE(IsResolvedStorePath(text) && !IsResolvedStorePath("bb://fast/ckpt/heat"));
+  for (const char* bad : {"bb://fast", "bb://fast/", "bb:///x", "bb://fast/a//b", "bb://fast/../b", "bb://fast/x?colour=red"})
+    EXPECT_EQ(ParseStoreLocation(bad, &config).status().code(), Code::kInvalidArgument) << bad;
 }
 
 }  // namespace

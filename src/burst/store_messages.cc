@@ -136,6 +136,7 @@ Buffer Encode(const StoreReply& reply) {
   out.I64(reply.stamp);
   out.F64(reply.seconds);
   out.String(reply.text);
+  out.String(reply.other_text);
   PutContent(reply.content, &out);
   out.Varint(reply.statuses.size());
   for (const Status& status : reply.statuses) PutStatus(status, &out);
@@ -168,6 +169,7 @@ Result<StoreReply> DecodeStoreReply(ByteSpan bytes) {
   reply.stamp = in.I64();
   reply.seconds = in.F64();
   reply.text = in.String(kKeyBytesMax);
+  reply.other_text = in.String(kKeyBytesMax);
   reply.content = TakeContent(&in, kRecordInMessageMax);
   reply.statuses.resize(TakeCount(&in, kStatusBytesMin, kStoreListMax));
   for (Status& status : reply.statuses) status = TakeStatus(&in);

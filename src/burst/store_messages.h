@@ -29,7 +29,8 @@ inline constexpr size_t kStoreListMax = 1000;                      // keys, hand
 inline constexpr size_t kTemporariesMax = 1000;
 
 enum class StoreOperation : uint8_t {
-  kCreateObject = 1,  // key, owner, number (bytes expected); handle, text (the temporary's) and number (its bytes) come back
+  kCreateObject = 1,  // key, owner, number (bytes expected); handle, text (the temporary's) and other_text (the boot of the
+                      // server's machine: what was written and not synced is there as long as it is the same) come back
   kAdoptObject,       // key, other (the temporary): the same
   kJoinObject,        // other (the temporary): handle
   kFlush,             // handle, offset, number (bytes), flag (wait)
@@ -103,6 +104,7 @@ struct StoreReply {
   int64_t stamp = 0;
   double seconds = 0;
   std::string text = {};
+  std::string other_text = {};
   Buffer content = {};
   std::vector<Status> statuses = {};
   std::vector<StoreFolderEntry> entries = {};

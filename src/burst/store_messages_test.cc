@@ -58,6 +58,7 @@ TEST(StoreMessages, RepliesComeBackAsTheyWent) {
   StoreReply reply{.status = Status::FromErrno(ENOSPC, "write /a/b"), .handle = 1, .number = 2, .free_bytes = 3, .stamp = -4};
   reply.seconds = -0.5;
   reply.text = "where";
+  reply.other_text = "boot";
   reply.content = Buffer(3, std::byte{1});
   reply.statuses = {Status::Ok(), Status(Code::kNotFound, "none", ENOENT)};
   reply.entries = {{"a", true}, {"b", false}};
@@ -70,7 +71,7 @@ TEST(StoreMessages, RepliesComeBackAsTheyWent) {
   EXPECT_EQ(again.handle + again.number + again.free_bytes, 6u);
   EXPECT_EQ(again.stamp, -4);
   EXPECT_EQ(again.seconds, -0.5);
-  EXPECT_EQ(again.text, "where");
+  EXPECT_EQ(again.text + again.other_text, "whereboot");
   EXPECT_EQ(again.content, reply.content);
   ASSERT_EQ(again.statuses.size(), 2u);
   EXPECT_TRUE(again.statuses[0].ok());

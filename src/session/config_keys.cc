@@ -133,7 +133,8 @@ void AddJobKeys(ConfigRegistry& registry) {
   version.minimum = -1;
   registry.Add(version);
   registry.Add(Count("restart.attempt", "0", "the attempt that has taken restart.version; 0: none", "", 0));
-  registry.Add({"store.path", kString, "./kedge-store", kJob, "external storage: a folder, or s3://BUCKET/PREFIX"});
+  registry.Add(
+      {"store.path", kString, "./kedge-store", kJob, "external storage: a folder, s3://BUCKET/PREFIX or bb://SERVER/PREFIX"});
   registry.Add({"store.mode", kString, "0700", kJob, "permissions of the store's folders, octal; files lack the x bits"});
   KeySpec create{"store.create", kString, "last", kJob,
                  "which folders of a missing store are made: the last component, its parents too, or none; anew: the last "
@@ -489,7 +490,7 @@ Result<JobSettings> ReadJobSettings(const Config& config) {
   settings.begins_if_lost = config.GetString("restart.if_lost") == "begin";
   JobKeys& keys = settings.keys;
   const std::string& path = config.GetString("store.path");
-  const Result<std::string> store_path = ResolveStorePath(path);
+  const Result<std::string> store_path = ResolveStorePath(path, &config);
   if (!store_path.ok())
     return store_path.status().WithContext(fmt::format("store.path ({})", config.OriginOf("store.path").text));
   keys.store_path = *store_path;

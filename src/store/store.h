@@ -1,6 +1,6 @@
 // Store: external storage as the catalog sees it. Objects are written at offsets and published whole; small records are
 // created if absent; folders are listed; things are removed. A directory (posix/posix_store.h) is one, a bucket that is
-// reached by S3 another (s3/s3_store.h).
+// reached by S3 another (s3/s3_store.h), a folder of a burst buffer's a third (buffer/buffer_store.h).
 //
 // Invariants that every implementation keeps, and testing/store_conformance.h checks:
 // - An object or record is seen under its key whole or not at all. But for an object whose publication a crash of the machine

@@ -45,7 +45,8 @@ Result<Config> ConfigOptions::Load() const {
 }
 
 void StoreOptions::AddTo(CLI::App& app, JobBy job_by) {
-  app.add_option("--store", store, "the store's folder or s3://BUCKET/PREFIX (default: store.path of the configuration)")
+  app.add_option("--store", store,
+                 "the store: a folder, s3://BUCKET/PREFIX or bb://SERVER/PREFIX (default: store.path of the configuration)")
       ->type_name("FOLDER");
   app.add_option(job_by == JobBy::kPositional ? "--job,job" : "--job", job, "only this job")->type_name("NAME");
   config.AddTo(app);
@@ -71,10 +72,18 @@ Result<OpenedStore> Opened(const std::string& path, Result<Catalog> (*open)(Stor
   std::unique_ptr<Store> store = MakeStore(os::SystemFileSystem(), options);
   auto catalog = open(*store, ToolOwner());
   if (!catalog.ok()) return catalog.status();
-  return OpenedStore{path, std::move(store), *std::move(catalog)};
+  // Of a burst buffer the text has all that the configuration says.
+  const std::string shown = NeedsConfig(path) ? store->description() : path;
+  return OpenedStore{shown, std::move(store), *std::move(catalog)};
 }
 
 }  // namespace
+
+Result<std::string> StorePath(const std::string& text, const ConfigOptions& options) {
+  if (!NeedsConfig(text)) return text;
+  KEDGE_ASSIGN_OR_RETURN(const Config config, options.Load());
+  return ResolveStorePath(text, &config);
+}
 
 Result<OpenedStore> OpenStoreAt(const std::string& path) {
   auto opened = Opened(path, &Catalog::Open);
@@ -88,7 +97,10 @@ Result<OpenedStore> OpenOrCreateStoreAt(const std::string& path) {
 }
 
 Result<OpenedStore> OpenStore(const StoreOptions& options) {
-  if (!options.store.empty()) return OpenStoreAt(options.store);
+  if (!options.store.empty()) {
+    KEDGE_ASSIGN_OR_RETURN(const std::string path, StorePath(options.store, options.config));
+    return OpenStoreAt(path);
+  }
   KEDGE_ASSIGN_OR_RETURN(const Config config, options.config.Load());
   KEDGE_ASSIGN_OR_RETURN(const JobSettings settings, ReadJobSettings(config));
   return OpenStoreAt(settings.keys.store_path);

@@ -46,6 +46,8 @@ struct OpenedStore {
 };
 // `path` empty: store.path of the configuration. kNotFound says what was looked for and how to name another.
 Result<OpenedStore> OpenStore(const StoreOptions& options);
+// What the user has named, with what the configuration says of burst buffers.
+Result<std::string> StorePath(const std::string& text, const ConfigOptions& options);
 Result<OpenedStore> OpenStoreAt(const std::string& path);
 Result<OpenedStore> OpenOrCreateStoreAt(const std::string& path);
 

@@ -22,7 +22,8 @@ struct CopyToolOptions {
 Outcome Copy(const CopyToolOptions& options) {
   KEDGE_ASSIGN_OR_RETURN(const OpenedStore opened, OpenStore(options.store));
   KEDGE_ASSIGN_OR_RETURN(const VersionInfo info, SelectVersion(opened, options.store, options.spec));
-  KEDGE_ASSIGN_OR_RETURN(const OpenedStore target, OpenOrCreateStoreAt(options.target));
+  KEDGE_ASSIGN_OR_RETURN(const std::string target_path, StorePath(options.target, options.store.config));
+  KEDGE_ASSIGN_OR_RETURN(const OpenedStore target, OpenOrCreateStoreAt(target_path));
   CopyOptions copy;
   {
     ProgressLine line("copying " + info.generation.ToString());
@@ -53,7 +54,7 @@ Command CopyCommand() {
             options->store.AddTo(app);
             app.add_option("version", options->spec, kVersionSpecHelp)->required()->type_name(kVersionSpecForm);
             app.add_option("target", options->target,
-                           "folder or s3://BUCKET/PREFIX of the other store; made when it is not there")
+                           "the other store: a folder, s3://BUCKET/PREFIX or bb://SERVER/PREFIX; made when it is not there")
                 ->required()
                 ->type_name("FOLDER");
             app.add_flag("--json", options->json, "print JSON");

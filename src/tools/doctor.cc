@@ -129,15 +129,17 @@ void ExamineFolder(const std::string& subject, const std::string& path, os::File
                        slow ? "syncs are slow here: every version needs a few, whatever its size" : ""});
 }
 
-// Tried out, since nothing else tells what a server can do and what these keys may.
-void ExamineObjectStore(const std::string& path, std::vector<Finding>* findings) {
-  const std::unique_ptr<Store> store = MakeStore(os::SystemFileSystem(), {.path = path});
+// Tried out, since nothing else tells what a server can do and what one may there.
+void ExamineServedStore(const std::string& path, std::vector<Finding>* findings) {
+  const bool is_bucket = SchemeOf(path) == "s3";
+  const std::unique_ptr<Store> store = MakeStore(os::SystemFileSystem(), {.path = path, .making = RootMaking::kParents});
   const Result<StoreProbe> probe = ProbeStore(*store, {os::HostName(), 0, "tool"}, kProbeBytes);
   if (!probe.ok()) {
     findings->push_back(
         {State::kBad, "store", probe.status().message(),
-         "the keys must allow to list the bucket and its uploads, to read, write and delete objects, and to abort "
-         "uploads"});
+         is_bucket ? "the keys must allow to list the bucket and its uploads, to read, write and delete objects, and to abort "
+                     "uploads"
+                   : "kedge ls bb://SERVER says whether the burst buffer can be reached, and what room there is"});
     return;
   }
   const bool slow = probe->record_seconds > kSlowRecordSeconds;
@@ -147,13 +149,14 @@ void ExamineObjectStore(const std::string& path, std::vector<Finding>* findings)
                    FormatByteSize(static_cast<uint64_t>(probe->write_bytes_per_second)),
                    FormatByteSize(static_cast<uint64_t>(probe->read_bytes_per_second))),
        slow ? "far away: every version needs a few records, whatever its size" : ""});
+  if (!is_bucket) return;
   findings->push_back({State::kOk, "store uploads", "what a killed process leaves goes with kedge gc",
                        "a lifecycle rule (AbortIncompleteMultipartUpload after 7 days) sees to it where nobody runs kedge gc"});
 }
 
 // Jobs make the store, but for what is missing on the way to it: that may be a file system which is not mounted.
 void ExamineStore(const JobSettings& job, std::vector<Finding>* findings) {
-  if (!IsFolder(job.keys.store_path)) return ExamineObjectStore(job.keys.store_path, findings);
+  if (!IsFolder(job.keys.store_path)) return ExamineServedStore(job.keys.store_path, findings);
   os::FileSystem& fs = os::SystemFileSystem();
   const std::string& path = job.keys.store_path;
   const auto is_missing = [&](const std::string& one) { return fs.Stat(one).status().code() == Code::kNotFound; };

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "os/files/files.h"
+#include "store/buffer/location.h"
 #include "store/s3/location.h"
 
 namespace kedge {
@@ -19,7 +20,7 @@ std::string_view SchemeOf(std::string_view text) {
   return is_scheme ? scheme : std::string_view();
 }
 
-Result<std::string> ResolveStorePath(const std::string& text) {
+Result<std::string> ResolveStorePath(const std::string& text, const Config* config) {
   if (text.empty() || text.find('\0') != std::string::npos) {
     return Status(Code::kInvalidArgument, "the path of a store is empty or holds a NUL byte");
   }
@@ -29,9 +30,18 @@ Result<std::string> ResolveStorePath(const std::string& text) {
     KEDGE_ASSIGN_OR_RETURN(const s3::Location location, s3::ParseLocation(text, s3::ProcessEnvironment));
     return location.ToText();
   }
-  return Status(Code::kInvalidArgument, fmt::format("\"{}\": Kedge has no kind of store called {}://; name a folder or "
-                                                    "s3://BUCKET/PREFIX, and write ./{} for a folder of that name",
-                                                    text, scheme, text));
+  if (scheme == "bb") {
+    KEDGE_ASSIGN_OR_RETURN(const buffer::StoreLocation location, buffer::ParseStoreLocation(text, config));
+    return location.ToText();
+  }
+  return Status(Code::kInvalidArgument,
+                fmt::format("\"{}\": Kedge has no kind of store called {}://; name a folder, s3://BUCKET/PREFIX or "
+                            "bb://SERVER/PREFIX, and write ./{} for a folder of that name",
+                            text, scheme, text));
+}
+
+bool NeedsConfig(const std::string& text) {
+  return SchemeOf(text) == "bb";
 }
 
 bool IsResolvedStorePath(const std::string& text) {

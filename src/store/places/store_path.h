@@ -1,10 +1,11 @@
-// Where a store lies, in the words of store.path and of the tools: the path of a folder, or "s3://BUCKET/PREFIX"
-// (s3/location.h).
+// Where a store lies, in the words of store.path and of the tools: the path of a folder, "s3://BUCKET/PREFIX"
+// (s3/location.h), or "bb://SERVER/PREFIX" (buffer/location.h).
 #pragma once
 
 #include <string>
 #include <string_view>
 
+#include "base/config.h"
 #include "base/status.h"
 
 namespace kedge {
@@ -13,8 +14,11 @@ namespace kedge {
 std::string_view SchemeOf(std::string_view text);
 
 // The text that every process may open the store by, whatever its working folder and environment. kInvalidArgument: empty, or of
-// a scheme that is none of a store's, which would otherwise be taken for a folder's name.
-Result<std::string> ResolveStorePath(const std::string& text);
+// a scheme that is none of a store's, which would otherwise be taken for a folder's name. `config`, of KedgeConfigRegistry's
+// keys, says of burst buffers what the text leaves open; null: nothing does.
+Result<std::string> ResolveStorePath(const std::string& text, const Config* config = nullptr);
+// Whether it can be resolved only with a configuration.
+bool NeedsConfig(const std::string& text);
 // Whether it is one.
 bool IsResolvedStorePath(const std::string& text);
 // Whether it names a folder.

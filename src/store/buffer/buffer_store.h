@@ -1,0 +1,23 @@
+// A store on a burst buffer: a folder of the server's, in an owner's name, reached by its messages (burst/store_messages.h).
+//
+// The server does what a store in a folder does (posix/posix_store.h), and syncs before it answers; its clock is the store's.
+// Bytes are checked on both sides. A request is repeated while the server is away for a while, where that does no harm; a record
+// that is to be created is not: who lost the answer cannot tell its own from another's.
+//
+// After an error kUnavailable or kTimeout of PutIfAbsent the record may be there. After one of Publish or Commit the object may
+// be; what was written stays where it is, for another call. ESTALE: the server's machine has lost what was written.
+#pragma once
+
+#include <memory>
+
+#include "store/buffer/link.h"
+#include "store/buffer/location.h"
+#include "store/posix/posix_folders.h"
+#include "store/store.h"
+
+namespace kedge::buffer {
+
+// Nothing is connected, and nothing is loaded before the first use.
+std::unique_ptr<Store> MakeBufferStore(const StoreLocation& location, RootMaking making, const LinkOptions& options = {});
+
+}  // namespace kedge::buffer

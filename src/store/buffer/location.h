@@ -1,0 +1,36 @@
+// Where a store on a burst buffer lies, and in whose name: "bb://SERVER/PREFIX[?KEY=VALUE&...]".
+//
+// The text is all that agent, client, tools and the records of a node need to open the store; it names the file with the secret
+// and says nothing secret. What it leaves open the configuration says (buffer.*, net.*), once, when the text is made canonical;
+// so an agent that reads another configuration opens the same store.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/config.h"
+#include "base/status.h"
+
+namespace kedge::buffer {
+
+struct StoreLocation {
+  std::string server;
+  std::string prefix;  // without slashes at its ends
+  std::string folder;  // absolute: where the server says where it is
+  std::string owner;
+  std::string secret;  // absolute: the file with it
+  std::string provider = "tcp";
+  std::string interface_address;
+
+  // Canonical: two texts of one meaning give one.
+  std::string ToText() const;
+  // For people: "bb://SERVER/PREFIX".
+  std::string ToDisplay() const;
+
+  friend bool operator==(const StoreLocation&, const StoreLocation&) = default;
+};
+
+// kInvalidArgument says what is wrong with it, or what is missing. `config`: of KedgeConfigRegistry's keys, or null.
+Result<StoreLocation> ParseStoreLocation(std::string_view text, const Config* config);
+
+}  // namespace kedge::buffer
