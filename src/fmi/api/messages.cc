@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
-#include <utility>
 
 #include "fmi/api/checks.h"
 #include "fmi/api/requests.h"
@@ -25,9 +24,18 @@ int AnswerNotBegun(FMI_Request* request) {
   return AnswerFailed();
 }
 
-// Of a call that is over when its message is.
+// Of a call that is over when its message is: as Finish, of a request that is no persistent one.
 int FinishOwn(const char* call, FMI_Request request, FMI_Status* status) {
-  return Answer(call, Finish(call, &request, status));
+  Received received = kFromNobody;
+  Status waited;
+  if (request != kNobodysRequest) {
+    Job& job = *TheJob();
+    received = kNothing;
+    waited = job.messenger().Wait(request, &received);
+    if (waited.ok()) job.packed_messages().Complete(request, received.bytes);
+  }
+  Set(status, received);
+  return Answer(call, waited);
 }
 
 int SendAndFinish(const char* call, SendKind kind, const void* data, int count, FMI_Datatype type, int to, int tag,
@@ -63,7 +71,7 @@ Elements CheckedMessage(const char* call, const void* data, int count, FMI_Datat
   return CheckedElements(call, data, static_cast<uint64_t>(count), type);
 }
 
-FMI_Request BeginSend(const char* call, const Communicator& in, Elements elements, int to, int tag, SendKind kind) {
+FMI_Request BeginSend(const char* call, const Communicator& in, const Elements& elements, int to, int tag, SendKind kind) {
   if (to == FMI_PROC_NULL) return kNobodysRequest;
   CheckReceiver(call, in, to, tag);
   const auto receiver = static_cast<uint32_t>(to);
@@ -71,17 +79,17 @@ FMI_Request BeginSend(const char* call, const Communicator& in, Elements element
   const bool copies = kind == SendKind::kBuffered;
   if (!elements.map && !copies) return in.channel.BeginSend(receiver, tag, elements.data, elements.bytes, mode);
   Job& job = *TheJob();
-  const RequestId sent = job.packed_messages().BeginSend(in.channel, receiver, tag, std::move(elements), mode, copies);
+  const RequestId sent = job.packed_messages().BeginSend(in.channel, receiver, tag, elements, mode, copies);
   if (!copies) return sent;
   if (sent != Messenger::kGone) job.freed_requests().Add(sent, /*is_send=*/true);
   return kNobodysRequest;
 }
 
-FMI_Request BeginReceive(const char* call, const Communicator& in, Elements elements, int from, int tag) {
+FMI_Request BeginReceive(const char* call, const Communicator& in, const Elements& elements, int from, int tag) {
   if (from == FMI_PROC_NULL) return kNobodysRequest;
   CheckSource(call, in, from, tag);
   if (!elements.map) return in.channel.BeginReceive(from, tag, elements.data, elements.bytes);
-  return TheJob()->packed_messages().BeginReceive(in.channel, from, tag, std::move(elements));
+  return TheJob()->packed_messages().BeginReceive(in.channel, from, tag, elements);
 }
 
 int AnswerBegun() {

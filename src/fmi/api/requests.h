@@ -22,8 +22,8 @@ void CheckReceiver(const char* call, const Communicator& in, int to, int tag);
 void CheckSource(const char* call, const Communicator& in, int from, int tag);
 Elements CheckedMessage(const char* call, const void* data, int count, FMI_Datatype type);
 
-FMI_Request BeginSend(const char* call, const Communicator& in, Elements elements, int to, int tag, SendKind kind);
-FMI_Request BeginReceive(const char* call, const Communicator& in, Elements elements, int from, int tag);
+FMI_Request BeginSend(const char* call, const Communicator& in, const Elements& elements, int to, int tag, SendKind kind);
+FMI_Request BeginReceive(const char* call, const Communicator& in, const Elements& elements, int from, int tag);
 // Whatever comes of it, the request is gone, or not begun any more.
 Status Finish(const char* call, FMI_Request* request, FMI_Status* status);
 // The answer of a call that has begun something.
