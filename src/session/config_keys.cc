@@ -153,6 +153,12 @@ void AddJobKeys(ConfigRegistry& registry) {
                  "with store.layout = leaders, the least that a leader is worth while for"};
   stripe.minimum = 4096;
   registry.Add(stripe);
+  KeySpec targets = Count("store.targets", "0",
+                          "targets of the store's file system that each object lies on, in stripes of store.stripe (Lustre); "
+                          "65535: all; 0: as the file system has it",
+                          "targets", 0);
+  targets.maximum = 65535;
+  registry.Add(targets);
   registry.Add(
       {"staging.folder", kString, "", kJob,
        "folder that all nodes see, where staging agents say where they are: they write the job's versions; empty: none do"});
@@ -537,6 +543,7 @@ Result<JobSettings> ReadJobSettings(const Config& config) {
   keys.store_layout = LayoutOf(config.GetString("store.layout"));
   keys.store_leaders = static_cast<uint32_t>(config.GetInt64("store.leaders"));
   keys.store_stripe_bytes = config.GetBytes("store.stripe");
+  keys.store_targets = static_cast<uint32_t>(config.GetInt64("store.targets"));
   keys.reduce_verify = config.GetString("reduce.verify") == "on";
   keys.reduce_compress = FeatureOf(config.GetString("reduce.compress"));
   keys.reduce_block_bytes = static_cast<uint32_t>(config.GetBytes("reduce.block"));

@@ -153,7 +153,8 @@ KEDGE_FIELDS(HeldSlot) {
 }
 KEDGE_FIELDS(JobKeys) {
   walk(m.store_path), walk(m.store_mode), walk(m.store_direct), walk(m.store_layout), walk(m.store_leaders),
-      walk(m.store_stripe_bytes), walk(m.staging_folder), walk(m.staging_alpha_percent), walk(m.scratch), walk(m.keep_versions);
+      walk(m.store_stripe_bytes), walk(m.store_targets), walk(m.staging_folder), walk(m.staging_alpha_percent), walk(m.scratch),
+      walk(m.keep_versions);
   walk(m.keep_local), walk(m.schedule_store), walk(m.schedule_store_interval), walk(m.schedule_interval);
   walk(m.schedule_adapt), walk(m.schedule_adapt_levels), walk(m.schedule_mtbf_local), walk(m.schedule_mtbf_node),
       walk(m.schedule_mtbf_store);

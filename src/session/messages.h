@@ -53,6 +53,7 @@ struct JobKeys {
   StoreLayout store_layout = StoreLayout::kFile;
   uint32_t store_leaders = 0;                 // nodes that write, with kLeaders; 0: all
   uint64_t store_stripe_bytes = 16ull << 20;  // what a leader gets at a time
+  uint32_t store_targets = 0;                 // of a parallel file system, for each object; 0: its own choice
   std::string staging_folder;                 // absolute, where staging agents say where they are; empty: none write for the job
   uint32_t staging_alpha_percent = 5;         // by which its steps may take longer while they read; 0: any
   std::string scratch;                        // absolute folder of a tier of the job's own; empty: the node's tiers

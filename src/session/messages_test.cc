@@ -27,6 +27,7 @@ Hello SomeHello() {
   hello.keys.staging_folder = "/shared/staging";
   hello.keys.staging_alpha_percent = 7;
   hello.keys.store_stripe_bytes = 1 << 20;
+  hello.keys.store_targets = 4;
   hello.keys.scratch = "/scratch";
   hello.keys.schedule_store_interval = std::chrono::seconds(30);
   hello.keys.schedule_node = 4;

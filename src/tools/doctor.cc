@@ -12,6 +12,7 @@
 #include "os/files/direct_io.h"
 #include "os/files/files.h"
 #include "os/files/private_files.h"
+#include "os/files/striping.h"
 #include "os/machine/machine.h"
 #include "os/machine/probes.h"
 #include "os/memory/held_writes.h"
@@ -154,6 +155,25 @@ void ExamineServedStore(const std::string& path, std::vector<Finding>* findings)
                        "a lifecycle rule (AbortIncompleteMultipartUpload after 7 days) sees to it where nobody runs kedge gc"});
 }
 
+// What a parallel file system says of its stripes, and whether it can be told (store.targets).
+void ExamineStripes(const JobSettings& job, std::vector<Finding>* findings) {
+  const auto striping = os::ReadStriping(job.keys.store_path);
+  if (!striping.ok() && striping.status().code() != Code::kUnsupported) return;  // what is wrong with it has been said
+  if (!striping.ok()) {
+    const bool is_wanted = job.keys.store_targets > 0;
+    findings->push_back({is_wanted ? State::kNote : State::kOk, "store stripes", "none that this file system tells of",
+                         is_wanted ? "store.targets has no effect here: leave it out" : ""});
+    return;
+  }
+  const std::string targets = striping->targets == os::Striping::kAllTargets ? "all targets"
+                              : striping->targets == 0                       ? "targets of the file system's choice"
+                                                                             : fmt::format("{} targets", striping->targets);
+  findings->push_back({State::kOk, "store stripes",
+                       fmt::format("new files lie on {}, in stripes of {}", targets,
+                                   striping->stripe_bytes == 0 ? "its own" : FormatByteSize(striping->stripe_bytes)),
+                       ""});
+}
+
 // Jobs make the store, but for what is missing on the way to it: that may be a file system which is not mounted.
 void ExamineStore(const JobSettings& job, std::vector<Finding>* findings) {
   if (!IsFolder(job.keys.store_path)) return ExamineServedStore(job.keys.store_path, findings);
@@ -169,6 +189,7 @@ void ExamineStore(const JobSettings& job, std::vector<Finding>* findings) {
     return;
   }
   ExamineFolder("store", path, fs, true, findings);
+  ExamineStripes(job, findings);
 }
 
 // Room for the versions that stay in the store beside the next one, of each name that it knows.

@@ -436,6 +436,15 @@ def test_doctor(tmp_path: Path) -> None:
     assert not (tmp_path / "unmounted").exists()
 
 
+def test_doctor_says_what_the_stores_file_system_tells_of_stripes(tmp_path: Path) -> None:
+    def finding(*settings: str) -> dict[str, str]:
+        found = kedge_json("doctor", "--set", f"store.path={tmp_path}", *settings)["findings"]
+        return next(finding for finding in found if finding["subject"] == "store stripes")
+
+    assert finding()["state"] == "ok" and "none" in finding()["found"]
+    assert finding("--set", "store.targets=4")["state"] == "note"
+
+
 def test_doctor_looks_at_a_tier_as_the_agent_will() -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as shared:
         os.chmod(shared, 0o1777)

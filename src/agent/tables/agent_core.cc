@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/log.h"
 #include "os/machine/machine.h"
 #include "os/process/process.h"
 #include "store/places/make_store.h"
@@ -67,6 +68,11 @@ std::shared_ptr<StoreContext> AgentCore::MakeStore(const StoreId& id, const JobK
   options.file_mode = keys.store_mode & 0666;
   options.direct = keys.store_direct;
   options.making = RootMaking::kNever;
+  options.stripe_targets = keys.store_targets;
+  options.stripe_bytes = keys.store_stripe_bytes;
+  options.stripes_refused = [](const Status& why) {
+    LogWarning("agent", "objects lie on targets as the file system has it, not as store.targets says: {}", why.ToString());
+  };
   return std::make_shared<StoreContext>(kedge::MakeStore(os::SystemFileSystem(), options), id, options_.node.node);
 }
 

@@ -386,6 +386,11 @@ Status ReadSettings(const kedge_options* given, Core* core) {
   store.file_mode = core->job.keys.store_mode & 0666;
   store.direct = core->job.keys.store_direct;
   store.making = core->job.store_making;
+  store.stripe_targets = core->job.keys.store_targets;
+  store.stripe_bytes = core->job.keys.store_stripe_bytes;
+  store.stripes_refused = [](const Status& why) {
+    LogWarning("client", "objects lie on targets as the file system has it, not as store.targets says: {}", why.ToString());
+  };
   core->store = MakeStore(*core->file_system, store);
   return Status::Ok();
 }

@@ -1,10 +1,14 @@
 #include "store/posix/posix_store.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <map>
+#include <mutex>
+#include <utility>
 
 #include "os/files/files.h"
+#include "os/files/striping.h"
 #include "store/posix/posix_draft.h"
 #include "store/posix/posix_folders.h"
 #include "store/posix/posix_object.h"
@@ -79,6 +83,8 @@ class PosixStore final : public Store {
   // `expected_bytes` 0: unknown.
   std::unique_ptr<ObjectWriter> MakeWriter(std::unique_ptr<os::File> file, PosixObjectWriter::Place place,
                                            uint64_t expected_bytes);
+  // Objects that are made in the folder lie on as many targets as they are to, where the file system has any.
+  void Stripe(const std::string& folder);
   // The time of a file just written in `folder`.
   Result<int64_t> NowNs(const std::string& folder, const TemporaryOwner& owner);
   Status CollectTemporaries(const std::string& path, const std::string& key, int64_t now_ns, std::vector<Temporary>* found);
@@ -87,6 +93,9 @@ class PosixStore final : public Store {
   os::FileSystem& fs_;
   const PosixStoreOptions options_;
   PosixFolders folders_;
+  std::atomic<bool> cannot_stripe_{false};
+  std::mutex striped_mutex_;
+  std::string striped_;  // the last one that was
 };
 
 class PosixStore::FolderSyncs {
@@ -168,6 +177,7 @@ Result<std::unique_ptr<ObjectWriter>> PosixStore::CreateObject(const std::string
                                                                uint64_t expected_bytes) {
   using Made = Result<std::unique_ptr<ObjectWriter>>;
   return WithFolder(key, Folders::kCreate, Durably::kLater, [&](const std::string& path) -> Made {
+    Stripe(os::ParentPath(path));
     const std::string temporary = os::TemporaryPath(path, MakeTemporaryTag(owner));
     const auto flags = os::OpenFlags::kReadWrite | os::OpenFlags::kCreate | os::OpenFlags::kExclusive;
     KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<os::File> file, fs_.Open(temporary, flags, options_.file_mode));
@@ -178,6 +188,17 @@ Result<std::unique_ptr<ObjectWriter>> PosixStore::CreateObject(const std::string
     const std::string handle = os::JoinPath(os::ParentPath(key), os::BaseName(temporary));
     return Made(MakeWriter(std::move(file), {key, path, handle, temporary}, expected_bytes));
   });
+}
+
+void PosixStore::Stripe(const std::string& folder) {
+  if (options_.stripe_targets == 0 || cannot_stripe_) return;
+  {
+    const std::lock_guard lock(striped_mutex_);
+    if (std::exchange(striped_, folder) == folder) return;
+  }
+  const Status set = os::SetStriping(folder, {options_.stripe_bytes, options_.stripe_targets, {}});
+  if (set.ok() || cannot_stripe_.exchange(true)) return;
+  if (options_.stripes_refused) options_.stripes_refused(set);
 }
 
 std::unique_ptr<ObjectWriter> PosixStore::MakeWriter(std::unique_ptr<os::File> file, PosixObjectWriter::Place place,

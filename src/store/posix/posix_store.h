@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -24,6 +25,10 @@ struct PosixStoreOptions {
   uint32_t folder_mode = 0700;
   bool direct = false;                    // O_DIRECT where the file system has it; else, and for what is unaligned, buffered
   RootMaking making = RootMaking::kLast;  // at the first write
+  uint32_t stripe_targets = 0;            // that new objects are to lie on; os::Striping::kAllTargets: all; 0: left as it is
+  uint64_t stripe_bytes = 0;              // with stripe_targets
+  // Called once, on any thread: why they lie on others.
+  std::function<void(const Status& why)> stripes_refused = {};
 };
 
 // `file_system` must outlive the store.

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "os/files/files.h"
+#include "os/files/striping.h"
 #include "os/testing/other_user.h"
 #include "os/testing/simulated_file_system.h"
 #include "os/testing/temporary_folder.h"
@@ -239,6 +240,41 @@ TEST_F(PosixStoreTest, PublishingTogetherSyncsEachFolderOnce) {
   const auto another = Begin("f/data/another");
   ASSERT_TRUE(another->Commit().ok());
   EXPECT_EQ(fs_.faults().calls(Call::kFsync) - before, kObjects + 1 + 3 + 2);
+}
+
+// On a file system that takes attributes of users as Lustre takes its own.
+TEST(PosixStripes, AreSetBeforeAnObjectIsMade) {
+  const os::testing::TemporaryFolder folder;
+  setenv("KEDGE_TEST_STRIPING_ATTRIBUTE", "user.kedge-test", 1);
+  const auto store =
+      MakePosixStore(os::SystemFileSystem(), {.path = folder.path() + "/store", .stripe_targets = 4, .stripe_bytes = 1 << 20});
+  const auto object = store->CreateObject("f/data/object", kOwner, 3);
+  ASSERT_TRUE(object.ok()) << object.status().ToString();
+  const auto told = os::ReadStriping(folder.path() + "/store/f/data");
+  const auto not_told = os::ReadStriping(folder.path() + "/store/f");
+  unsetenv("KEDGE_TEST_STRIPING_ATTRIBUTE");
+  if (told.status().code() == Code::kUnsupported) GTEST_SKIP() << folder.path() << " takes no attributes of users";
+  ASSERT_TRUE(told.ok()) << told.status().ToString();
+  EXPECT_EQ(*told, (os::Striping{1 << 20, 4, {}}));
+  EXPECT_FALSE(not_told.ok());
+}
+
+TEST(PosixStripes, AreNoneWhereTheFileSystemHasNone) {
+  const os::testing::TemporaryFolder folder;
+  std::vector<Status> refused;
+  const auto store = MakePosixStore(
+      os::SystemFileSystem(),
+      {.path = folder.path() + "/store", .stripe_targets = 4, .stripe_bytes = 1 << 20, .stripes_refused = [&](const Status& why) {
+         refused.push_back(why);
+       }});
+  for (const char* key : {"f/data/one", "f/data/two", "g/data/three"}) {
+    const auto object = store->CreateObject(key, kOwner, 3);
+    ASSERT_TRUE(object.ok()) << object.status().ToString();
+    ASSERT_TRUE((*object)->WriteAt(0, AsBytes("abc")).ok());
+    EXPECT_TRUE((*object)->Commit().ok());
+  }
+  ASSERT_EQ(refused.size(), 1u) << "it is said once";
+  EXPECT_EQ(refused.front().code(), Code::kUnsupported);
 }
 
 // A record that follows on them is written in the same step, and is not seen before it is shown.
