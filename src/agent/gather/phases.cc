@@ -11,7 +11,7 @@ namespace {
 
 // Whoever asked for a block longer ago does not read.
 constexpr Duration kReadsFor = std::chrono::seconds(1);
-constexpr Duration kTellTimeout = std::chrono::seconds(1);
+constexpr Duration kPauseTellTimeout = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -52,8 +52,8 @@ void Phases::Tell(const Key& reader, Duration pause) {
   const Job* const job = core_.FindJob(reader.first);
   if (job == nullptr) return;
   const auto milliseconds = static_cast<uint32_t>(std::chrono::ceil<std::chrono::milliseconds>(pause).count());
-  peers_.Call(*job, reader.second, PeerKind::kPause, Encode(PauseNotice{job->store_id, job->name, milliseconds}), kTellTimeout,
-              [](const Result<Buffer>&) {});
+  peers_.Call(*job, reader.second, PeerKind::kPause, Encode(PauseNotice{job->store_id, job->name, milliseconds}),
+              kPauseTellTimeout, [](const Result<Buffer>&) {});
 }
 
 void Phases::NoteReader(const Job& job, const std::string& node, uint32_t leases) {
