@@ -60,7 +60,8 @@ SERVER_POINTS = (
     "buffer-store-record",
     "buffer-store-recorded",
 )
-CLIENT_POINTS = ("buffer-store-sent", "buffer-store-commit")
+# An agent that is killed has successors, which pass the same points: its first object must get by.
+CLIENT_POINTS = (("buffer-store-sent:2", "sync"), ("buffer-store-commit:2", "sync"), ("buffer-store-commit:2", "async"))
 
 
 @pytest.fixture
@@ -166,8 +167,8 @@ def test_another_owner_sees_nothing(buffer: Buffer, store: str, tmp_path: Path, 
         kedge_text("ls", expect=4)
 
 
-# async: the agent writes; sync: the application. The server is killed once at each kind of step, and started again when the job has
-# ended or has been told.
+# async: the agent writes; sync: the application. The server is killed once at a step of its second object or record, and started
+# again at once.
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["async", "sync"])
 @pytest.mark.parametrize("point", SERVER_POINTS)
@@ -178,12 +179,15 @@ def test_the_server_is_killed_at_a_step_of_a_version(
         begun = run(mode, 1)
         assert numbers(begun.stdout, "safe") == [1], begun.stdout + begun.stderr
     with buffer.server(kill_point=f"{point}:2") as server:
-        cut = run(mode, 3)
-        assert server.wait(30) == -signal.SIGKILL, cut.stdout + cut.stderr
-    safe = [1, *numbers(cut.stdout, "safe")]
-    end_own_agent()
-    shutil.rmtree(run_folder, ignore_errors=True)
+        job = subprocess.Popen([sys.executable, "-c", PROGRAM, mode, "3"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert server.wait(60) == -signal.SIGKILL
     with buffer.server():
+        output, error = job.communicate(timeout=150)
+        safe = [1, *numbers(output, "safe")]
+        # An agent brings all of them there. Of an application that writes itself one fails whose answer was lost.
+        assert job.returncode != 0 or safe[-1] >= (3 if mode == "async" else 2), output + error
+        end_own_agent()
+        shutil.rmtree(run_folder, ignore_errors=True)
         resumed = run(mode, 4)
         assert resumed.returncode == 0, resumed.stdout + resumed.stderr
         assert numbers(resumed.stdout, "restored")[0] >= safe[-1]
@@ -194,13 +198,12 @@ def test_the_server_is_killed_at_a_step_of_a_version(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["async", "sync"])
-@pytest.mark.parametrize("point", CLIENT_POINTS)
+@pytest.mark.parametrize(("point", "mode"), CLIENT_POINTS)
 def test_whoever_writes_is_killed_at_a_step_of_a_version(
     buffer: Buffer, store: str, run_folder: Path, end_own_agent: Callable[[], None], point: str, mode: str
 ) -> None:
     with buffer.server():
-        killed = run(mode, 2, f"{point}:2")
+        killed = run(mode, 2, point)
         assert (killed.returncode == -signal.SIGKILL) == (mode == "sync"), killed.stdout + killed.stderr
         safe = numbers(killed.stdout, "safe")
         end_own_agent()
