@@ -140,7 +140,9 @@ class Campaign {
     ++result_.played;
     const size_t after_seed = line.find(' '), after_kind = line.find(' ', after_seed + 1);
     const uint64_t seed = std::stoull(line.substr(0, after_seed));
-    if (!GenerateHere(seed, options_.real).setup.bucket.empty()) ++result_.in_bucket;
+    const Setup setup = GenerateHere(seed, options_.real).setup;
+    if (!setup.bucket.empty()) ++result_.in_bucket;
+    if (setup.buffer) ++result_.on_buffer;
     const std::string kind = line.substr(after_seed + 1, after_kind - after_seed - 1);
     if (kind == "-") return;
     std::printf("seed %llu: %s: %s\n", static_cast<unsigned long long>(seed), kind.c_str(), line.substr(after_kind + 1).c_str());

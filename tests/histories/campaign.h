@@ -27,6 +27,7 @@ struct CampaignOptions {
 struct CampaignResult {
   uint64_t played = 0;
   uint64_t in_bucket = 0;  // of them
+  uint64_t on_buffer = 0;  // of them
   double seconds = 0;
   std::map<std::string, uint64_t> violations;  // by kind
 };

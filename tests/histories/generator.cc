@@ -15,13 +15,18 @@ namespace {
 class Generator {
  public:
   Generator(uint64_t seed, bool real)
-      : random_(MixSeed(seed, 1)), later_(MixSeed(seed, 2)), of_bucket_(MixSeed(seed, 3)), real_(real) {}
+      : random_(MixSeed(seed, 1)),
+        later_(MixSeed(seed, 2)),
+        of_bucket_(MixSeed(seed, 3)),
+        of_buffer_(MixSeed(seed, 4)),
+        real_(real) {}
 
   History Make() {
     MakeSetup();
     const int launches = 1 + static_cast<int>(random_.Below(3));
     for (int launch = 0; launch < launches; ++launch) Live();
     if (real_ && of_bucket_.Chance(0.25)) MoveToBucket();
+    if (real_ && history_.setup.bucket.empty() && of_buffer_.Chance(0.2)) MoveToBuffer();
     return std::move(history_);
   }
 
@@ -93,20 +98,27 @@ class Generator {
     const bool is_slow = !setup.Key("flush.rate", "").empty() || setup.Key(kStagingKey, "") == kSlowStaging;
     const bool is_roomy = setup.tier.empty() && !is_slow;
     setup.bucket = is_roomy && of_bucket_.Chance(0.3) ? "large" : "small";
-    for (int faults = static_cast<int>(of_bucket_.Below(3)); faults > 0; --faults) BreakBucket();
+    for (int faults = static_cast<int>(of_bucket_.Below(3)); faults > 0; --faults)
+      BreakServer({"away", "still", "cut", "cut"}, of_bucket_);
   }
 
-  void BreakBucket() {
+  // The same life with its store on a burst buffer.
+  void MoveToBuffer() {
+    history_.setup.buffer = true;
+    for (int faults = static_cast<int>(of_buffer_.Below(3)); faults > 0; --faults)
+      BreakServer({"away", "away", "still"}, of_buffer_);
+  }
+
+  void BreakServer(const std::vector<const char*>& kinds, Random& random) {
     std::vector<Step>& steps = history_.steps;
     std::vector<size_t> checkpoints;
     for (size_t at = 0; at < steps.size(); ++at) {
       if (steps[at].verb == "checkpoint" && !steps[at].late) checkpoints.push_back(at);
     }
     if (checkpoints.empty()) return;
-    constexpr const char* kFaults[] = {"away", "still", "cut", "cut"};
-    const size_t begin = checkpoints[of_bucket_.Below(checkpoints.size())];
-    const size_t end = std::min(begin + 1 + of_bucket_.Below(3), steps.size());
-    const char* fault = kFaults[of_bucket_.Below(std::size(kFaults))];
+    const size_t begin = checkpoints[random.Below(checkpoints.size())];
+    const size_t end = std::min(begin + 1 + random.Below(3), steps.size());
+    const char* fault = kinds[random.Below(kinds.size())];
     steps.insert(steps.begin() + static_cast<ptrdiff_t>(end), ParseStep("store mended"));
     steps.insert(steps.begin() + static_cast<ptrdiff_t>(begin), ParseStep(fmt::format("store {}", fault)));
   }
@@ -554,6 +566,7 @@ class Generator {
   Random random_;
   Random later_;      // for what came later: other histories of a seed stay as they were
   Random of_bucket_;  // as later_
+  Random of_buffer_;  // as later_
   const bool real_;
   History history_;
   int ranks_ = 1;                // of the last launch

@@ -125,10 +125,12 @@ int Main(int argc, char** argv) {
     std::printf("%s: %llu\n", kind.c_str(), static_cast<unsigned long long>(count));
     broken += count;
   }
-  std::printf("%llu %s histories in %.0f s (%.0f a minute), %llu of them with the store in a bucket, %llu broke a promise\n",
-              static_cast<unsigned long long>(result.played), arguments.campaign.real ? "real" : "simulated", result.seconds,
-              static_cast<double>(result.played) / result.seconds * 60, static_cast<unsigned long long>(result.in_bucket),
-              static_cast<unsigned long long>(broken));
+  std::printf(
+      "%llu %s histories in %.0f s (%.0f a minute), %llu of them with the store in a bucket, %llu with it on a burst buffer, "
+      "%llu broke a promise\n",
+      static_cast<unsigned long long>(result.played), arguments.campaign.real ? "real" : "simulated", result.seconds,
+      static_cast<double>(result.played) / result.seconds * 60, static_cast<unsigned long long>(result.in_bucket),
+      static_cast<unsigned long long>(result.on_buffer), static_cast<unsigned long long>(broken));
   return broken == 0 ? 0 : 1;
 }
 

@@ -74,9 +74,9 @@ void ExpectAllKept(bool real, double seconds, double seconds_long, int processes
   std::printf("KEDGE_TEST_SEED=%llu\n", static_cast<unsigned long long>(options.first_seed));
   std::fflush(stdout);
   const CampaignResult result = RunCampaign(options);
-  std::printf("%llu %s histories in %.0f s, %llu of them with the store in a bucket\n",
+  std::printf("%llu %s histories in %.0f s, %llu of them with the store in a bucket, %llu with it on a burst buffer\n",
               static_cast<unsigned long long>(result.played), real ? "real" : "simulated", result.seconds,
-              static_cast<unsigned long long>(result.in_bucket));
+              static_cast<unsigned long long>(result.in_bucket), static_cast<unsigned long long>(result.on_buffer));
   EXPECT_GT(result.played, 0u);
   for (const auto& [kind, count] : result.violations) ADD_FAILURE() << kind << ": " << count;
 }

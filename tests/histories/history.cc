@@ -67,6 +67,7 @@ std::string History::ToString() const {
   if (setup.divided) text += "divided\n";
   if (!setup.tier.empty()) text += "tier " + setup.tier + "\n";
   if (!setup.bucket.empty()) text += "bucket " + setup.bucket + "\n";
+  if (setup.buffer) text += "buffer\n";
   for (const auto& [key, value] : setup.keys) text += fmt::format("key {} {}\n", key, value);
   for (const Step& step : steps) text += step.ToString() + "\n";
   return text;
@@ -102,6 +103,8 @@ Result<History> ParseHistory(const std::string& text) {
       history.setup.tier = step.words[0];
     } else if (step.verb == "bucket" && step.words.size() == 1 && kBuckets.contains(step.words[0])) {
       history.setup.bucket = step.words[0];
+    } else if (step.verb == "buffer" && step.words.empty()) {
+      history.setup.buffer = true;
     } else if (kVerbs.contains(step.verb)) {
       history.steps.push_back(step);
     } else {

@@ -8,6 +8,7 @@
 //                                 without the line there is a pool alone (real only)
 //   bucket small|large            the store is a bucket on a server of the world's own, instead of a folder; an image is smaller
 //                                 than a part of an upload, or larger (real only)
+//   buffer                        the store is on a burst buffer, a server of the world's own, instead of a folder (real only)
 //   launch [ranks 3] [on 0,1]     rank r on the r-th of these nodes; without a list on node r modulo nodes. As many ranks as
 //                                 the setup has, or where they have parts (divided) so many
 //   restart [40] [parts]          of all ranks, at most that version; region by region (not of parts, which come back whole)
@@ -27,7 +28,7 @@
 //   rival                         the same job is launched from another PID namespace while this launch lives
 //   kill-agent 0, stop-agent 0, continue-agent 0
 //   lose-node 0                   its agent, its ranks (and with them the launch) and all its local copies
-//   cut-node 0, join-node 0       its agent's connections to other nodes carry nothing
+//   cut-node 0, join-node 0       its agent's connections to other nodes carry nothing (not with a burst buffer, which is one)
 //   step-clock 0 -3600            the node's clock on the wall steps by so many seconds
 //   delete-pool 0                 the pool's file, under the agent
 //   fail-rank 1 list EIO [2]      that call on the store fails once on that rank, after so many (0) more of them,
@@ -40,9 +41,9 @@
 //   gc                            kedge gc --yes
 //   power-cut                     all processes die, and what was not synced is lost (simulated only)
 //   store away|back|full|broken|read-only|mended
-//                                 away: the folder has another name; or the bucket's server is killed, and back: started again
-//   store still|cut               a bucket's server stands still; some of its connections are cut, before a request has had its
-//                                 effect or after. Until it is mended
+//                                 away: the folder has another name; or the store's server is killed, and back: started again
+//   store still|cut               the store's server stands still; some of a bucket's connections are cut, before a request has
+//                                 had its effect or after. Until it is mended
 //   flip pool 0 3, flip tier 0 3, flip store 3, flip parity 0
 //                                 the copies of version 3 on node 0: in its pool, or in its directory tier or job.scratch
 //   settle                        until the agents have nothing to do
@@ -69,8 +70,9 @@ struct Setup {
   int ranks = 1;
   int nodes = 1;
   bool divided = false;
-  std::string tier;    // beside, alone or scratch; empty: nodes have a pool and nothing else
-  std::string bucket;  // small or large; empty: the store is a folder
+  std::string tier;     // beside, alone or scratch; empty: nodes have a pool and nothing else
+  std::string bucket;   // small or large; empty: the store is a folder
+  bool buffer = false;  // the store is on a burst buffer
   std::vector<std::pair<std::string, std::string>> keys;
 
   // The key's value, or what it is without one.

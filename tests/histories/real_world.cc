@@ -113,6 +113,7 @@ std::vector<std::string> InAnotherPidNamespace() {
 RealWorld::RealWorld(const Setup& setup, std::string programs) : setup_(setup), programs_(std::move(programs)) {
   filesystem::create_directory(UsersFolder());
   if (!setup_.bucket.empty()) bucket_.emplace();
+  if (setup_.buffer) burst_.emplace(programs_, folder_.path() + "/burst", Environment());
 }
 
 RealWorld::~RealWorld() {
@@ -162,6 +163,7 @@ std::string RealWorld::Overrides(int node, bool rival) const {
 }
 
 std::unique_ptr<Store> RealWorld::OpenStore() const {
+  if (burst_) return burst_->Open();
   return bucket_ ? bucket_->Open() : MakePosixStore(os::SystemFileSystem(), {.path = StoreFolder()});
 }
 
@@ -352,6 +354,7 @@ bool RealWorld::Fault(const Step& step) {
     return true;
   }
   if (step.verb == "cut-node") {
+    if (burst_) return false;
     std::ofstream(CutFile(RunFolder(node)));
     return true;
   }
@@ -403,7 +406,7 @@ void RealWorld::LoseNode(int node) {
 
 bool RealWorld::FailRank(const Step& step) {
   const auto rank = static_cast<size_t>(step.Number(0));
-  if (bucket_ || launches_.empty() || rank >= launches_.rbegin()->second.size() || step.words.size() < 3) return false;
+  if (bucket_ || burst_ || launches_.empty() || rank >= launches_.rbegin()->second.size() || step.words.size() < 3) return false;
   const auto call = CallNamed(step.words[1]);
   const auto error = ErrorNamed(step.words[2]);
   if (!call || !error) return false;
@@ -437,6 +440,12 @@ bool RealWorld::BreakStore(const std::string& how) {
   if (bucket_ && how != "back" && how != "mended") return bucket_->Break(how);
   if (bucket_) {
     bucket_->Mend();
+    return true;
+  }
+  if (burst_ && (how == "away" || how == "still")) return burst_->Break(how);
+  if (burst_ && (how == "back" || how == "mended")) {
+    os::testing::StopSteering(Steering());
+    burst_->Mend();
     return true;
   }
   const std::string away = StoreFolder() + ".away";

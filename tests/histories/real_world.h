@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tests/histories/bucket_server.h"
+#include "tests/histories/burst_server.h"
 #include "tests/histories/rank_process.h"
 #include "tests/histories/world.h"
 #include "tests/support/child_process.h"
@@ -58,9 +59,11 @@ class RealWorld final : public World {
   // On a node beside the others, with the number that follows theirs.
   void StartStager();
   std::string StagingFolder() const { return folder_.memory_folder() + "/staging"; }
-  // The store's folder; of a bucket: where its server keeps the objects.
-  std::string StoreFolder() const { return bucket_ ? bucket_->Folder() : folder_.memory_folder() + "/store"; }
-  std::string StorePath() const { return bucket_ ? bucket_->StorePath() : StoreFolder(); }
+  // The store's folder; of a server: where it keeps the objects.
+  std::string StoreFolder() const {
+    return bucket_ ? bucket_->Folder() : burst_ ? burst_->Folder() : folder_.memory_folder() + "/store";
+  }
+  std::string StorePath() const { return bucket_ ? bucket_->StorePath() : burst_ ? burst_->StorePath() : StoreFolder(); }
   std::unique_ptr<Store> OpenStore() const;
   // Of ranks, agents and tools.
   std::map<std::string, std::string> Environment() const;
@@ -97,6 +100,7 @@ class RealWorld final : public World {
   const std::string programs_;
   testing::ScenarioFolder folder_;
   std::optional<BucketServer> bucket_;
+  std::optional<BurstServer> burst_;
   std::map<int, Ranks> launches_;
   std::map<int, std::vector<int>> places_;  // of their ranks
   struct Dying {

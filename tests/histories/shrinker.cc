@@ -68,6 +68,11 @@ class Shrinker {
       candidate.setup.bucket.clear();
       if (Try(candidate)) return true;
     }
+    if (best_.setup.buffer) {
+      History candidate = best_;
+      candidate.setup.buffer = false;
+      if (Try(candidate)) return true;
+    }
     for (const int fewer : {best_.setup.ranks / 2, best_.setup.ranks - 1}) {
       History candidate = best_;
       candidate.setup.ranks = fewer;

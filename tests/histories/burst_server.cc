@@ -1,0 +1,73 @@
+// See burst_server.h.
+#include "tests/histories/burst_server.h"
+
+#include <signal.h>
+
+#include <chrono>
+#include <filesystem>
+#include <stdexcept>
+#include <thread>
+
+#include "store/buffer/buffer_store.h"
+
+namespace kedge::histories {
+namespace {
+
+constexpr char kServerName[] = "kept";
+constexpr char kOwner[] = "histories";
+constexpr char kLoopback[] = "127.0.0.1";
+constexpr std::chrono::seconds kBeginPatience{60};
+
+}  // namespace
+
+BurstServer::BurstServer(const std::string& programs, const std::string& folder,
+                         const std::map<std::string, std::string>& environment)
+    : programs_(programs), folder_(folder), environment_(environment) {
+  std::filesystem::create_directories(folder_);
+  Start();
+}
+
+void BurstServer::Start() {
+  const std::string where = folder_ + "/" + kServerName + ".buffer";
+  std::filesystem::remove(where);
+  const std::string log = folder_ + "/server-" + std::to_string(++started_) + ".log";
+  server_ = std::make_unique<testing::ChildProcess>(
+      std::vector<std::string>{programs_ + "/histories_buffer", "--name", kServerName, "--path", folder_ + "/data", "--folder",
+                               folder_, "--owner", std::string(kOwner) + ":" + folder_ + "/secret", "--memory", "32MiB",
+                               "--interface", kLoopback},
+      environment_, log);
+  for (const auto end = std::chrono::steady_clock::now() + kBeginPatience; !std::filesystem::exists(where);) {
+    if (std::chrono::steady_clock::now() > end || server_->Wait(std::chrono::milliseconds(5)).has_value())
+      throw std::runtime_error("the burst buffer does not begin: " + server_->Output());
+  }
+}
+
+std::string BurstServer::StorePath() const {
+  const buffer::StoreLocation location{kServerName, "kept", folder_, kOwner, folder_ + "/secret", "tcp", kLoopback};
+  return location.ToText();
+}
+
+std::unique_ptr<Store> BurstServer::Open() const {
+  return buffer::MakeBufferStore(buffer::ParseStoreLocation(StorePath(), nullptr).value(), RootMaking::kLast);
+}
+
+bool BurstServer::Break(const std::string& how) {
+  if (!broken_.empty()) return false;
+  if (how == "away") {
+    server_->Kill();
+  } else if (how == "still") {
+    server_->Signal(SIGSTOP);
+  } else {
+    return false;
+  }
+  broken_ = how;
+  return true;
+}
+
+void BurstServer::Mend() {
+  if (broken_ == "away") Start();
+  if (broken_ == "still") server_->Signal(SIGCONT);
+  broken_.clear();
+}
+
+}  // namespace kedge::histories

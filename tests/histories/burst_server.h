@@ -1,0 +1,40 @@
+// The store of a history that has it on a burst buffer: a server of this world alone (kedge-buffer, its file system's faults
+// steered). Where it says that it is, and its files, stay when it is started again.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "store/store.h"
+#include "tests/support/child_process.h"
+
+namespace kedge::histories {
+
+class BurstServer {
+ public:
+  // `programs`: the folder of histories_buffer. `folder` gets its files. Throws where it does not begin.
+  BurstServer(const std::string& programs, const std::string& folder, const std::map<std::string, std::string>& environment);
+
+  // What store.path is: all that a process needs.
+  std::string StorePath() const;
+  std::unique_ptr<Store> Open() const;
+  // A file for each object and record, named by its key.
+  std::string Folder() const { return folder_ + "/data/owners/histories/stores/kept"; }
+
+  // "away" (killed) or "still", one at a time; false: not now, or no such fault.
+  bool Break(const std::string& how);
+  void Mend();
+
+ private:
+  void Start();
+
+  const std::string programs_;
+  const std::string folder_;
+  const std::map<std::string, std::string> environment_;
+  std::unique_ptr<testing::ChildProcess> server_;
+  int started_ = 0;
+  std::string broken_;  // how; empty: it is not
+};
+
+}  // namespace kedge::histories
