@@ -205,9 +205,9 @@ Status MissedStore(const Core& core, const std::vector<KnownJob>& going_on) {
   for (const KnownJob& job : going_on) ids.push_back(job.store_id.ToHex());
   return Status(
       Code::kUnavailable,
-      fmt::format("no store lies at {} any more, where these nodes know job '{}' from one. If it was removed on purpose, end "
-                  "this run and launch once with KEDGE_STORE_CREATE=anew: the job begins anew in another. Otherwise mount it, or "
-                  "move it back (its id is {})",
+      fmt::format("no store lies at {} any more, where these nodes know job '{}' from one, and nothing is made there. If it was "
+                  "removed on purpose, end this run and launch once with store.create = \"anew\" (KEDGE_STORE_CREATE=anew): the "
+                  "job begins anew in another. Otherwise mount it, or move it back (its id is {})",
                   core.store->description(), core.job.job, fmt::join(ids, " or ")));
 }
 
