@@ -150,7 +150,7 @@ TEST_F(LeadersTest, PauseWhileTheirRanksCommunicate) {
       EXPECT_KEDGE_OK(kedge_wait(context, "p", version, KEDGE_LEVEL_STORE, 60));
       const size_t objects = Data(version).size();
       if (version == 4 && objects == 1) {
-        EXPECT_GE(std::chrono::steady_clock::now() - begin, 800ms);
+        EXPECT_GE(std::chrono::steady_clock::now() - begin, 500ms) << "the pause may have begun a little before the version";
       }
       if (version == 3 && rank > 0) {
         EXPECT_KEDGE_OK(kedge_phase(context, KEDGE_PHASE_COMMUNICATION));
