@@ -38,17 +38,17 @@ Result<Levels::Subject> Levels::Find(const std::string& name, int64_t version) {
   KEDGE_RETURN_IF_ERROR(core_->CheckNotSuperseded());
   TakenVersion* taken = name.empty() ? ledger_->Newest() : ledger_->Find(name, version);
   if (taken != nullptr) {
-    if (taken->started) return Subject{taken->generation, false, true, Status::Ok()};
+    if (taken->started) return Subject{taken->generation, false, true, false, Status::Ok()};
     if (!taken->captured && !taken->flush_failure.ok()) return taken->flush_failure;
     if (!taken->captured) {
       return Status(Code::kFailedPrecondition,
                     fmt::format("'{}' version {} was not captured", taken->generation.name, taken->generation.version));
     }
-    return Subject{taken->generation, !taken->in_store, false, taken->flush_failure};
+    return Subject{taken->generation, !taken->in_store, false, taken->told_stored, taken->flush_failure};
   }
   if (name.empty()) return Status(Code::kNotFound, "this context has taken no checkpoint yet");
   if (const Generation* restored = ledger_->FindRestored(name, version); restored != nullptr && core_->protects) {
-    return Subject{*restored, true, false, Status::Ok()};
+    return Subject{*restored, true, false, false, Status::Ok()};
   }
   auto versions = ListVersions(*core_->catalog, core_->job.job, name);
   if (!versions.ok() && versions.status().code() != Code::kNotFound) return versions.status();
@@ -56,7 +56,7 @@ Result<Levels::Subject> Levels::Find(const std::string& name, int64_t version) {
   if (versions.ok()) {
     for (const VersionInfo& info : *versions) {
       if (info.generation.version != version) continue;
-      if (!info.abandoned) return Subject{info.generation, false, false, Status::Ok()};
+      if (!info.abandoned) return Subject{info.generation, false, false, false, Status::Ok()};
       there = "abandoned: the job went on from an older one, and this context has not taken it again";
     }
   }
@@ -127,6 +127,10 @@ Status Levels::Wait(std::unique_lock<std::mutex>& lock, const std::string& name,
       pause = std::min(pause * 2, kPollMax);
     }
     lock.lock();
+    if (reached && reply->level >= Level::kStore) {
+      TakenVersion* const taken = ledger_->Find(subject.generation.name, subject.generation.version);
+      if (taken != nullptr && taken->generation == subject.generation) taken->told_stored = true;
+    }
     if (reached || !status.ok()) return core_->Heard(status);
     if (deadline.Passed()) {
       return Status(Code::kTimeout, fmt::format("'{}' version {} has not reached level {} within {}: it is at {}{}",
@@ -148,6 +152,11 @@ Result<Level> Levels::Test(const std::string& name, int64_t version) {
   Result<LevelReply> answer = Status(Code::kUnavailable, "no agent");
   if (connection) answer = connection->Call<LevelReply>(TestRequest{subject.generation}, kAnswerTimeout);
   reply = answer.ok() ? std::move(*answer) : AskStore(subject.generation);
+  // What was told once stays true; an agent that has come since may have to look first.
+  if (answer.ok() && subject.told_stored && reply.level < Level::kStore) {
+    LevelReply stored = AskStore(subject.generation);
+    if (stored.level > reply.level) reply = std::move(stored);
+  }
   if (!reply.failure.ok() && reply.failure.code() != Code::kTimeout) return core_->Heard(reply.failure);
   return reply.level;
 }
