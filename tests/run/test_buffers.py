@@ -43,10 +43,11 @@ def test_files_go_to_the_buffers_of_a_run_and_go_with_it(machine: Machine) -> No
 
 def test_a_buffer_that_dies_is_started_again_with_its_files(machine: Machine) -> None:
     mark = machine.folder / "written"
-    program = f"if [ ! -e {mark} ]; then {KEDGE} cp --sync {KEDGE} bb://buffer0/$OMPI_COMM_WORLD_RANK && touch {mark} && sleep 300; fi; "
-    program += f"{KEDGE} cp bb://buffer0/0 {machine.folder}/back$OMPI_COMM_WORLD_RANK"
+    rank = "$OMPI_COMM_WORLD_RANK"
+    program = f"if [ ! -e {mark}{rank} ]; then {KEDGE} cp --sync {KEDGE} bb://buffer0/{rank} && touch {mark}{rank} && sleep 300; fi; "
+    program += f"{KEDGE} cp bb://buffer0/0 {machine.folder}/back{rank}"
     run = machine.start(*options(machine, 1), program)
-    until(mark.exists)
+    until(lambda: all(mark.with_name(f"{mark.name}{number}").exists() for number in range(2)))
     (server,) = servers(machine)
     kill(server)
     kill(until(lambda: machine.ranks_on(machine.names[0], "sh") or machine.ranks_on(machine.names[0], "sleep"))[0])
