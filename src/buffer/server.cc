@@ -267,8 +267,7 @@ void BufferServer::OnClose(const net::Peer& client, const CloseRequest& request,
         upload->ended = true;
         Rest(key);
         if (!replaced.ok()) Count(*upload->owner);
-        answer(replaced.ok() ? Result<Buffer>(Buffer())
-                             : Result<Buffer>(replaced.status().WithContext("burst buffer " + core_.options.name)));
+        answer(replaced.ok() ? Result<Buffer>(Buffer()) : Result<Buffer>(core_.InContext(replaced.status())));
       });
 }
 
@@ -330,7 +329,7 @@ void BufferServer::OnOpen(const net::Peer& client, Owner& owner, const PathReque
         if (download == downloads_.end()) return;
         if (!opened.ok()) {
           downloads_.erase(download);
-          return answer(opened.status().WithContext("burst buffer " + core_.options.name));
+          return answer(core_.InContext(opened.status()));
         }
         const uint64_t bytes = opened->table.bytes;
         download->second.file = std::move(opened->file);
@@ -378,7 +377,7 @@ void BufferServer::ReadPiece(const WaitingRead& read, Piece piece) {
       [this, read, piece](Result<std::vector<uint32_t>> sums) {
         if (sums.ok()) return LeasePiece(read, piece, std::move(*sums));
         LogWarning("buffer", "{}", sums.status().ToString());
-        read.answer(sums.status().WithContext("burst buffer " + core_.options.name));
+        read.answer(core_.InContext(sums.status()));
         core_.pieces.GiveBack(piece);
       });
 }
@@ -435,23 +434,21 @@ void BufferServer::OnRename(Owner& owner, const RenameRequest& request, net::Ans
   core_.Background([folder = owner.folder.get(), request] { return folder->Rename(request.from, request.to); },
                    [this, &owner, answer = std::move(answer)](const Result<uint64_t>& replaced) {
                      if (replaced.ok()) core_.Release(owner, *replaced);
-                     answer(replaced.ok() ? Result<Buffer>(Buffer())
-                                          : Result<Buffer>(replaced.status().WithContext("burst buffer " + core_.options.name)));
+                     answer(replaced.ok() ? Result<Buffer>(Buffer()) : Result<Buffer>(core_.InContext(replaced.status())));
                    });
 }
 
 void BufferServer::OnList(Owner& owner, const ListRequest& request, net::Answer answer) {
   core_.Background([folder = owner.folder.get(), request] { return folder->List(request); },
                    [this, answer = std::move(answer)](const Result<FileList>& list) {
-                     answer(list.ok() ? Result<Buffer>(Encode(*list))
-                                      : Result<Buffer>(list.status().WithContext("burst buffer " + core_.options.name)));
+                     answer(list.ok() ? Result<Buffer>(Encode(*list)) : Result<Buffer>(core_.InContext(list.status())));
                    });
 }
 
 void BufferServer::OnDescribe(Owner& owner, net::Answer answer) {
   core_.Background([folder = owner.folder.get()] { return folder->FreeBytes(); },
                    [this, &owner, answer = std::move(answer)](const Result<uint64_t>& free_bytes) {
-                     if (!free_bytes.ok()) return answer(free_bytes.status().WithContext("burst buffer " + core_.options.name));
+                     if (!free_bytes.ok()) return answer(core_.InContext(free_bytes.status()));
                      answer(Encode(Description{core_.options.capacity_bytes, *free_bytes, core_.used_bytes,
                                                owner.options.quota_bytes, owner.used_bytes}));
                    });

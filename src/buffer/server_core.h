@@ -90,6 +90,8 @@ class ServerCore {
       });
     });
   }
+  // Says which server it is.
+  Status InContext(const Status& status) const { return status.WithContext("burst buffer " + options.name); }
   // Of an open file: no server before or after this one has given the same to anybody, so that whoever still has one of theirs
   // does not write to another file.
   uint64_t NewHandle() { return next_handle_++; }

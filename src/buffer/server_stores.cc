@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/crc32c.h"
 #include "base/log.h"
 #include "buffer/pull.h"
 #include "os/files/files.h"
@@ -32,6 +31,10 @@ StoreReply Said(const Result<Value>& result, Take take) {
   StoreReply reply = Said(result.status());
   if (result.ok()) take(*result, &reply);
   return reply;
+}
+
+Status NoSuchObject() {
+  return Status::FromErrno(ESTALE, "it does not know this object any more, since it was started anew or the connection was lost");
 }
 
 TemporaryOwner OwnerOf(const StoreRequest& request) {
@@ -92,12 +95,6 @@ StoreReply DoSimple(Store& store, const StoreRequest& request) {
   }
 }
 
-std::vector<uint32_t> SumsOf(ByteSpan bytes) {
-  std::vector<uint32_t> sums;
-  for (const RunPart& part : CutAtBlocks(0, bytes.size())) sums.push_back(crc32c::Compute(bytes.data() + part.at, part.bytes));
-  return sums;
-}
-
 }  // namespace
 
 // --- which ones ---------------------------------------------------------------------------------------------------------------
@@ -122,19 +119,10 @@ ServerStores::Opened ServerStores::FindOpen(const Key& key) const {
 }
 
 void ServerStores::Reply(const net::Answer& answer, StoreReply reply) const {
-  const std::string where = "burst buffer " + core_.options.name;
-  reply.status = reply.status.WithContext(where);
-  for (Status& status : reply.statuses) status = status.WithContext(where);
+  reply.status = core_.InContext(reply.status);
+  for (Status& status : reply.statuses) status = core_.InContext(status);
   answer(Encode(reply));
 }
-
-namespace {
-
-Status NoSuchObject() {
-  return Status::FromErrno(ESTALE, "it does not know this object any more, since it was started anew or the connection was lost");
-}
-
-}  // namespace
 
 void ServerStores::OnRequest(const net::Peer& client, Owner& owner, const StoreRequest& request, net::Answer answer) {
   const Key key{client, request.handle};
@@ -396,7 +384,7 @@ void ServerStores::OnRead(const net::Peer& client, const StoreReadRequest& reque
   const Opened open = FindOpen(key);
   if (open == nullptr || open->reader == nullptr) {
     StoreReadReply reply;
-    reply.status = NoSuchObject().WithContext("burst buffer " + core_.options.name);
+    reply.status = core_.InContext(NoSuchObject());
     return answer(Encode(reply));
   }
   if (request.bytes > kReadInMessageMax) {
@@ -414,7 +402,7 @@ void ServerStores::OnRead(const net::Peer& client, const StoreReadRequest& reque
         return reply;
       },
       [this, answer = std::move(answer)](StoreReadReply reply) {
-        reply.status = reply.status.WithContext("burst buffer " + core_.options.name);
+        reply.status = core_.InContext(reply.status);
         answer(Encode(reply));
       });
 }
@@ -425,12 +413,12 @@ void ServerStores::ReadPiece(const Key& key, const Opened& open, const StoreRead
       [open, request, piece]() -> Result<std::vector<uint32_t>> {
         const std::span<std::byte> bytes(piece->bytes.data(), request.bytes);
         KEDGE_RETURN_IF_ERROR(open->reader->ReadAt(request.offset, bytes));
-        return SumsOf(bytes);
+        return SumsOfBlocks(0, bytes);
       },
       [this, key, open, bytes = request.bytes, piece, answer = std::move(answer)](Result<std::vector<uint32_t>> sums) {
         if (sums.ok() && FindOpen(key) == open) return LeasePiece(key, open, bytes, piece, std::move(*sums), answer);
         StoreReadReply reply;
-        reply.status = (sums.ok() ? NoSuchObject() : sums.status()).WithContext("burst buffer " + core_.options.name);
+        reply.status = core_.InContext(sums.ok() ? NoSuchObject() : sums.status());
         answer(Encode(reply));
         core_.pieces.GiveBack(piece);
       });

@@ -153,9 +153,7 @@ Status Upload::FinishAll() {
 Status Upload::Send(ByteSpan part, Memory memory) {
   if (under_way_.size() == kChunksUnderWay) FinishOldest();
   if (!failed_.ok()) return failed_;
-  WriteRequest request{handle_, bytes_, {}, {}};
-  for (const RunPart& run : CutAtBlocks(bytes_, part.size()))
-    request.sums.push_back(crc32c::Compute(part.data() + run.at, run.bytes));
+  WriteRequest request{handle_, bytes_, {}, SumsOfBlocks(bytes_, part)};
   auto [ended, end] = Awaited<int>();
   // It is only read.
   const std::span<std::byte> leased(const_cast<std::byte*>(part.data()), part.size());

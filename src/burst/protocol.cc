@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/crc32c.h"
+
 namespace kedge::buffer {
 namespace {
 
@@ -222,6 +224,13 @@ std::vector<RunPart> CutAtBlocks(uint64_t offset, uint64_t bytes) {
     at += parts.back().bytes;
   }
   return parts;
+}
+
+std::vector<uint32_t> SumsOfBlocks(uint64_t offset, ByteSpan bytes) {
+  std::vector<uint32_t> sums;
+  for (const RunPart& part : CutAtBlocks(offset, bytes.size()))
+    sums.push_back(crc32c::Compute(bytes.data() + part.at, part.bytes));
+  return sums;
 }
 
 std::string NetworkName(const std::string& server, const std::string& owner) {

@@ -131,6 +131,8 @@ struct RunPart {
   uint64_t bytes = 0;
 };
 std::vector<RunPart> CutAtBlocks(uint64_t offset, uint64_t bytes);
+// The checksum of each of these parts of `bytes`, which lie at `offset`.
+std::vector<uint32_t> SumsOfBlocks(uint64_t offset, ByteSpan bytes);
 // How the network names an owner's clients of a server.
 std::string NetworkName(const std::string& server, const std::string& owner);
 

@@ -98,12 +98,14 @@ void Decide(const CleanOptions& options, Cleaned* cleaned) {
 // Whether it concerns what is asked for.
 bool Clean(const CleanOptions& options, const std::vector<std::string>& tiers, Cleaned* cleaned) {
   const auto fail = [&](const Status& status) {
-    cleaned->state = status.code() == Code::kBusy ? Fate::kInUse : Fate::kFailed;
-    const std::string leave = fmt::format("kedge agent --stop --set node.name={}", cleaned->node);
-    cleaned->why = status.code() == Code::kBusy
-                       ? fmt::format("a live agent serves it, and kedge status says what it has: {} lets it leave", leave)
-                       : status.message();
-    return true;
+    const bool is_served = status.code() == Code::kBusy;
+    cleaned->state = is_served ? Fate::kInUse : Fate::kFailed;
+    cleaned->why = is_served ? fmt::format(
+                                   "a live agent serves it, and kedge status says what it has: kedge agent --stop "
+                                   "--set node.name={} lets it leave",
+                                   cleaned->node)
+                             : status.message();
+    return true;  // what it has of the job is not known
   };
   Result<os::SocketLock> lock = os::SocketLock::Take(os::JoinPath(cleaned->run_folder, "agent.sock"));
   if (!lock.ok()) return fail(lock.status());

@@ -129,9 +129,7 @@ Status WriteChunks(Link& link, const Handle& handle, uint64_t offset, ByteSpan b
       status = leased.status();
       break;
     }
-    WriteRequest request{handle.number, offset + at, leased->memory(), {}};
-    for (const RunPart& block : CutAtBlocks(offset + at, part))
-      request.sums.push_back(crc32c::Compute(run.data() + block.at, block.bytes));
+    WriteRequest request{handle.number, offset + at, leased->memory(), SumsOfBlocks(offset + at, run)};
     auto [answer, set] = Awaited<Buffer>();
     handle.client->AskThen(kStoreWriteKind, Encode(request), std::move(set));
     chunks.push_back({std::move(*leased), std::move(answer)});

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 
-#include "base/crc32c.h"
 #include "os/process/kill_point.h"
 #include "store/buffer/buffer_object.h"
 
@@ -185,8 +184,7 @@ Status BufferStore::Put(StoreOperation operation, const std::string& key, ByteSp
   KEDGE_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, link_.Connection());
   KEDGE_ASSIGN_OR_RETURN(const LeasedBytes leased, LeasedBytes::Of(client, bytes));
   request.memory = leased.memory();
-  for (const RunPart& block : CutAtBlocks(0, bytes.size()))
-    request.sums.push_back(crc32c::Compute(bytes.data() + block.at, block.bytes));
+  request.sums = SumsOfBlocks(0, bytes);
   return link_.AskBy(*client, std::move(request)).status();
 }
 
