@@ -24,7 +24,7 @@ module kedge
        kedge_error_failed_precondition, kedge_error_incomplete, kedge_error_internal, kedge_error_lost, &
        kedge_type_bytes, kedge_type_int8, kedge_type_int16, kedge_type_int32, kedge_type_int64, &
        kedge_type_float32, kedge_type_float64, kedge_type_complex64, kedge_type_complex128, kedge_type_bool, &
-       kedge_level_none, kedge_level_local, kedge_level_node, kedge_level_store, kedge_level_last, &
+       kedge_level_none, kedge_level_local, kedge_level_node, kedge_level_buffer, kedge_level_store, kedge_level_last, &
        kedge_all, kedge_some, kedge_rest, kedge_phase_computation, kedge_phase_communication, kedge_max_dimensions
   use kedge_c, only: kedge_options, kedge_region_info, kedge_object_callbacks, c_annotate, c_annotation, c_checkpoint, &
        c_checkpoint_begin, c_checkpoint_due, c_checkpoint_end, c_checkpoint_part, c_cleanup, c_clear, c_error_message, c_finalize, &
@@ -42,7 +42,7 @@ module kedge
        kedge_error_failed_precondition, kedge_error_incomplete, kedge_error_internal, kedge_error_lost
   public :: kedge_type_bytes, kedge_type_int8, kedge_type_int16, kedge_type_int32, kedge_type_int64, &
        kedge_type_float32, kedge_type_float64, kedge_type_complex64, kedge_type_complex128, kedge_type_bool
-  public :: kedge_level_none, kedge_level_local, kedge_level_node, kedge_level_store, kedge_level_last
+  public :: kedge_level_none, kedge_level_local, kedge_level_node, kedge_level_buffer, kedge_level_store, kedge_level_last
   public :: kedge_all, kedge_some, kedge_rest, kedge_max_dimensions
   public :: kedge_phase_computation, kedge_phase_communication
   public :: kedge_init, kedge_finalize, kedge_error_message, kedge_status_name, kedge_version_string

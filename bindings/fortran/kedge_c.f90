@@ -18,8 +18,8 @@ module kedge_c
        kedge_type_int64 = 4, kedge_type_float32 = 11, kedge_type_float64 = 12, kedge_type_complex64 = 13, &
        kedge_type_complex128 = 14, kedge_type_bool = 15
 
-  integer, parameter :: kedge_level_none = 0, kedge_level_local = 1, kedge_level_node = 2, kedge_level_store = 3, &
-       kedge_level_last = 100
+  integer, parameter :: kedge_level_none = 0, kedge_level_local = 1, kedge_level_node = 2, kedge_level_buffer = 3, &
+       kedge_level_store = 4, kedge_level_last = 100
   integer, parameter :: kedge_all = 0, kedge_some = 1, kedge_rest = 2
   integer, parameter :: kedge_phase_computation = 0, kedge_phase_communication = 1
   integer, parameter :: kedge_max_dimensions = 15

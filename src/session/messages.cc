@@ -75,7 +75,7 @@ class FieldReader {
   void operator()(Status& value);
   void operator()(Level& value) {
     uint8_t byte = decoder_.U8();
-    decoder_.Require(byte <= 3 || byte == static_cast<uint8_t>(Level::kLast), "no such level");
+    decoder_.Require(byte <= static_cast<uint8_t>(Level::kStore) || byte == static_cast<uint8_t>(Level::kLast), "no such level");
     value = static_cast<Level>(byte);
   }
   void operator()(TierKind& value) {
@@ -403,6 +403,7 @@ const char* LevelName(Level level) {
     case Level::kNone: return "none";
     case Level::kLocal: return "local";
     case Level::kNode: return "node";
+    case Level::kBuffer: return "buffer";
     case Level::kStore: return "store";
     case Level::kLast: return "last";
   }

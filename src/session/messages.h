@@ -28,7 +28,7 @@ inline constexpr size_t kMessageBytesMax = 16 << 20;
 inline constexpr uint32_t kRanksOnNodeMax = 4096;
 
 // How far a version is protected. Values as kedge_level.
-enum class Level : uint8_t { kNone = 0, kLocal = 1, kNode = 2, kStore = 3, kLast = 100 };
+enum class Level : uint8_t { kNone = 0, kLocal = 1, kNode = 2, kBuffer = 3, kStore = 4, kLast = 100 };
 const char* LevelName(Level level);
 
 // How versions survive the loss of nodes (level kNode).
