@@ -15,8 +15,8 @@
 _Static_assert(KEDGE_ERROR_INTERNAL == 15 && KEDGE_ERROR_LOST == 16 && KEDGE_TYPE_BOOL == 15 && KEDGE_TYPE_COMPLEX128 == 14 &&
                    KEDGE_TYPE_FLOAT64 == 12 && KEDGE_TYPE_INT64 == 4,
                "kedge_c.f90 repeats these values");
-_Static_assert(KEDGE_LEVEL_BUFFER == 3 && KEDGE_LEVEL_STORE == 4 && KEDGE_LEVEL_LAST == 100 && KEDGE_REST == 2 && KEDGE_OVERWRITE == 1 &&
-                   KEDGE_PHASE_COMMUNICATION == 1 && KEDGE_MAX_DIMENSIONS == 15,
+_Static_assert(KEDGE_LEVEL_BUFFER == 3 && KEDGE_LEVEL_STORE == 4 && KEDGE_LEVEL_LAST == 100 && KEDGE_REST == 2 &&
+                   KEDGE_OVERWRITE == 1 && KEDGE_PHASE_COMMUNICATION == 1 && KEDGE_MAX_DIMENSIONS == 15,
                "kedge_c.f90 repeats these values");
 _Static_assert(sizeof(kedge_statistics) == 160 && sizeof(kedge_options) == 32 && sizeof(kedge_object) == 40 &&
                    sizeof(kedge_region_info) == 16 + 16 + 3 * 8 * KEDGE_MAX_DIMENSIONS + 2 * 8 + 8 * KEDGE_MAX_DIMENSIONS + 3 * 8,

@@ -12,6 +12,8 @@ namespace kedge::keys {
 namespace {
 constexpr char kRestoredPrefix[] = "restored-";
 constexpr std::string_view kWithdrawnPrefix = "withdrawn-";
+constexpr std::string_view kPinned = "pinned";
+constexpr std::string_view kRemoved = "removed";
 
 std::string Join(std::string folder, std::string_view component) {
   folder += '/';
@@ -84,10 +86,13 @@ std::string VersionKey(const Generation& generation) {
   return Join(GenerationFolder(generation), "version");
 }
 std::string PinKey(const Generation& generation) {
-  return Join(GenerationFolder(generation), "pinned");
+  return Join(GenerationFolder(generation), kPinned);
 }
 std::string RemovedKey(const Generation& generation) {
-  return Join(GenerationFolder(generation), "removed");
+  return Join(GenerationFolder(generation), kRemoved);
+}
+bool IsMark(std::string_view component) {
+  return component == kPinned || component == kRemoved;
 }
 std::string BasesFolder(const Generation& generation) {
   return Join(GenerationFolder(generation), "bases");

@@ -42,6 +42,8 @@ std::string PartKey(const Generation& generation, uint32_t first_rank, size_t im
 std::string VersionKey(const Generation& generation);
 std::string PinKey(const Generation& generation);
 std::string RemovedKey(const Generation& generation);
+// Whether it is the last component of one of these two.
+bool IsMark(std::string_view component);
 std::string BasesFolder(const Generation& generation);
 // Named after the base, which is of the same name.
 std::string BaseKey(const Generation& generation, const Generation& base);

@@ -169,6 +169,11 @@ class Store {
   // PutIfAbsent, at most once. It is seen then, whole, but not durable before EnsureDurable.
   virtual Status Show(RecordDraft& draft);
 
+  // ---- Stores before which a burst buffer lies ----
+  virtual bool has_buffer() const { return false; }
+  // Of a record that is there: whether it lies in the store itself, and with it all that it names. True of every other store.
+  virtual Result<bool> IsDrained(const std::string& key);
+
   // ---- Folders ----
   // Ok when it is there. It is durable with the first thing in it that is. Nothing to do for stores without folders.
   virtual Status MakeFolder(const std::string& folder) = 0;

@@ -219,6 +219,9 @@ Result<VersionInfo> InspectAlone(const Catalog& catalog, const Generation& gener
     const bool whole = info.reason.empty();
     info.complete = whole && !info.removed;
     info.doomed = whole && info.removed;
+    if (whole) {
+      KEDGE_ASSIGN_OR_RETURN(info.drained, catalog.store().IsDrained(keys::VersionKey(generation)));
+    }
     info.references = version->references;
     info.ranks = version->ranks;
     info.image_bytes = version->image_bytes;

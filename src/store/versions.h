@@ -24,6 +24,7 @@ struct VersionInfo {
   bool superseded = false;  // complete and not abandoned, but a greater (attempt, take) of the same version is, too
   bool finishable = false;  // not complete, but the parts cover all ranks: FinishVersion makes it so
   bool pinned = false;
+  bool drained = true;   // complete: it lies in the store itself, not only on a burst buffer before it (Store::IsDrained)
   bool removed = false;  // marked so and not pinned: no version any more; its objects stay while other generations refer to them
   bool doomed = false;   // removed, and yet whole: whoever marked it is about to look for another, or has died
   bool reprieved = false;   // the newest doomed one while no other version is complete: it counts as complete, not as removed

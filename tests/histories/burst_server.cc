@@ -8,7 +8,8 @@
 #include <stdexcept>
 #include <thread>
 
-#include "store/buffer/buffer_store.h"
+#include "store/buffer/location.h"
+#include "store/places/make_store.h"
 
 namespace kedge::histories {
 namespace {
@@ -20,9 +21,9 @@ constexpr std::chrono::seconds kBeginPatience{60};
 
 }  // namespace
 
-BurstServer::BurstServer(const std::string& programs, const std::string& folder,
+BurstServer::BurstServer(const std::string& programs, const std::string& folder, const std::string& drains_to,
                          const std::map<std::string, std::string>& environment)
-    : programs_(programs), folder_(folder), environment_(environment) {
+    : programs_(programs), folder_(folder), drains_to_(drains_to), environment_(environment) {
   std::filesystem::create_directories(folder_);
   Start();
 }
@@ -31,11 +32,21 @@ void BurstServer::Start() {
   const std::string where = folder_ + "/" + kServerName + ".buffer";
   std::filesystem::remove(where);
   const std::string log = folder_ + "/server-" + std::to_string(++started_) + ".log";
-  server_ = std::make_unique<testing::ChildProcess>(
-      std::vector<std::string>{programs_ + "/histories_buffer", "--name", kServerName, "--path", folder_ + "/data", "--folder",
-                               folder_, "--owner", std::string(kOwner) + ":" + folder_ + "/secret", "--memory", "32MiB",
-                               "--interface", kLoopback},
-      environment_, log);
+  std::vector<std::string> command = {programs_ + "/histories_buffer",
+                                      "--name",
+                                      kServerName,
+                                      "--path",
+                                      folder_ + "/data",
+                                      "--folder",
+                                      folder_,
+                                      "--owner",
+                                      std::string(kOwner) + ":" + folder_ + "/secret",
+                                      "--memory",
+                                      "32MiB",
+                                      "--interface",
+                                      kLoopback};
+  if (!drains_to_.empty()) command.insert(command.end(), {"--drain", std::string(kOwner) + ":" + drains_to_});
+  server_ = std::make_unique<testing::ChildProcess>(command, environment_, log);
   for (const auto end = std::chrono::steady_clock::now() + kBeginPatience; !std::filesystem::exists(where);) {
     if (std::chrono::steady_clock::now() > end || server_->Wait(std::chrono::milliseconds(5)).has_value())
       throw std::runtime_error("the burst buffer does not begin: " + server_->Output());
@@ -43,18 +54,19 @@ void BurstServer::Start() {
 }
 
 std::string BurstServer::StorePath() const {
-  const buffer::StoreLocation location{kServerName, "kept", folder_, kOwner, folder_ + "/secret", "tcp", kLoopback};
+  const buffer::StoreLocation location{kServerName, "kept", folder_, kOwner, folder_ + "/secret", "tcp", kLoopback, drains_to_};
   return location.ToText();
 }
 
 std::unique_ptr<Store> BurstServer::Open() const {
-  return buffer::MakeBufferStore(buffer::ParseStoreLocation(StorePath(), nullptr).value(), RootMaking::kLast);
+  return MakeStore(os::SystemFileSystem(), {.path = StorePath()});
 }
 
 bool BurstServer::Break(const std::string& how) {
   if (!broken_.empty()) return false;
-  if (how == "away") {
+  if (how == "away" || how == "lost") {
     server_->Kill();
+    if (how == "lost") std::filesystem::remove_all(folder_ + "/data");
   } else if (how == "still") {
     server_->Signal(SIGSTOP);
   } else {
@@ -65,7 +77,7 @@ bool BurstServer::Break(const std::string& how) {
 }
 
 void BurstServer::Mend() {
-  if (broken_ == "away") Start();
+  if (broken_ == "away" || broken_ == "lost") Start();
   if (broken_ == "still") server_->Signal(SIGCONT);
   broken_.clear();
 }

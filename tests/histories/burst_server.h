@@ -13,8 +13,10 @@ namespace kedge::histories {
 
 class BurstServer {
  public:
-  // `programs`: the folder of histories_buffer. `folder` gets its files. Throws where it does not begin.
-  BurstServer(const std::string& programs, const std::string& folder, const std::map<std::string, std::string>& environment);
+  // `programs`: the folder of histories_buffer. `folder` gets its files. `drains_to`: the folder of the store before which it
+  // lies; empty: it has the store itself. Throws where it does not begin.
+  BurstServer(const std::string& programs, const std::string& folder, const std::string& drains_to,
+              const std::map<std::string, std::string>& environment);
 
   // What store.path is: all that a process needs.
   std::string StorePath() const;
@@ -22,7 +24,7 @@ class BurstServer {
   // A file for each object and record, named by its key.
   std::string Folder() const { return folder_ + "/data/owners/histories/stores/kept"; }
 
-  // "away" (killed) or "still", one at a time; false: not now, or no such fault.
+  // "away" (killed), "lost" (and its files are gone) or "still", one at a time; false: not now, or no such fault.
   bool Break(const std::string& how);
   void Mend();
 
@@ -31,6 +33,7 @@ class BurstServer {
 
   const std::string programs_;
   const std::string folder_;
+  const std::string drains_to_;
   const std::map<std::string, std::string> environment_;
   std::unique_ptr<testing::ChildProcess> server_;
   int started_ = 0;

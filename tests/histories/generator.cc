@@ -99,17 +99,23 @@ class Generator {
     const bool is_roomy = setup.tier.empty() && !is_slow;
     setup.bucket = is_roomy && of_bucket_.Chance(0.3) ? "large" : "small";
     for (int faults = static_cast<int>(of_bucket_.Below(3)); faults > 0; --faults)
-      BreakServer({"away", "still", "cut", "cut"}, of_bucket_);
+      BreakServer({"store away", "store still", "store cut", "store cut"}, "store mended", of_bucket_);
   }
 
   // The same life with its store on a burst buffer.
   void MoveToBuffer() {
     history_.setup.buffer = true;
-    for (int faults = static_cast<int>(of_buffer_.Below(3)); faults > 0; --faults)
-      BreakServer({"away", "away", "still"}, of_buffer_);
+    history_.setup.drains = of_buffer_.Chance(0.5);
+    for (int faults = static_cast<int>(of_buffer_.Below(3)); faults > 0; --faults) {
+      if (history_.setup.drains) {
+        BreakServer({"buffer-away", "buffer-still", "buffer-lost"}, "buffer-back", of_buffer_);
+      } else {
+        BreakServer({"store away", "store away", "store still"}, "store mended", of_buffer_);
+      }
+    }
   }
 
-  void BreakServer(const std::vector<const char*>& kinds, Random& random) {
+  void BreakServer(const std::vector<const char*>& kinds, const char* mended, Random& random) {
     std::vector<Step>& steps = history_.steps;
     std::vector<size_t> checkpoints;
     for (size_t at = 0; at < steps.size(); ++at) {
@@ -119,8 +125,8 @@ class Generator {
     const size_t begin = checkpoints[random.Below(checkpoints.size())];
     const size_t end = std::min(begin + 1 + random.Below(3), steps.size());
     const char* fault = kinds[random.Below(kinds.size())];
-    steps.insert(steps.begin() + static_cast<ptrdiff_t>(end), ParseStep("store mended"));
-    steps.insert(steps.begin() + static_cast<ptrdiff_t>(begin), ParseStep(fmt::format("store {}", fault)));
+    steps.insert(steps.begin() + static_cast<ptrdiff_t>(end), ParseStep(mended));
+    steps.insert(steps.begin() + static_cast<ptrdiff_t>(begin), ParseStep(fault));
   }
 
   // Those of a launch: of parts, whatever number uses as many nodes, since they may protect each other.

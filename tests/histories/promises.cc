@@ -8,7 +8,7 @@
 namespace kedge::histories {
 namespace {
 
-constexpr const char* kLevels[] = {"NONE", "LOCAL", "NODE", "STORE"};
+constexpr const char* kLevels[] = {"NONE", "LOCAL", "NODE", "BUFFER", "STORE"};
 
 std::string LevelName(kedge_level level) {
   return level == KEDGE_LEVEL_LAST ? "LAST" : kLevels[level];
@@ -55,6 +55,7 @@ void Promises::FaultsEnd() {
   silent_.clear();
   unnoticed_.clear();
   store_bad_since_ = -1;
+  is_buffer_away_ = false;
   last_fault_ = last_harm_ = now_;
 }
 
@@ -82,6 +83,11 @@ void Promises::Fault(const Step& step) {
   } else if (step.verb == "continue-agent" || step.verb == "join-node") {
     active_.erase(fmt::format("{} {}", step.verb == "join-node" ? "cut" : "silent", node));
     EndSilence(node);
+  } else if (step.verb.starts_with("buffer-")) {
+    is_buffer_away_ = step.verb != "buffer-back";
+    is_buffer_away_ ? (void)active_.insert("buffer") : (void)active_.erase("buffer");
+    for (auto& [key, generation] : generations_)
+      generation.lost_on_buffer = generation.lost_on_buffer || step.verb == "buffer-lost";
   } else if (step.verb == "power-cut") {
     for (auto& [key, generation] : generations_) generation.is_unsynced = true;
   } else if (step.verb == "fail-rank" || step.verb == "die-rank") {
@@ -179,7 +185,9 @@ void Promises::Schedule(int turn, Generation* generation) const {
 }
 
 void Promises::ReachedAll(Generation* generation) {
-  generation->acknowledged = std::max(generation->acknowledged, generation->scheduled);
+  // A buffer that lies before the store goes on by itself.
+  const kedge_level reached = setup_.drains ? std::min(generation->scheduled, KEDGE_LEVEL_BUFFER) : generation->scheduled;
+  generation->acknowledged = std::max(generation->acknowledged, reached);
   generation->was_at_node = generation->was_at_node || generation->is_protected_in_turn;
 }
 
@@ -493,7 +501,8 @@ bool Promises::Survives(const Key& key, const Generation& generation, int64_t at
     may_be_replaced_for_nothing =
         may_be_replaced_for_nothing || candidate.flipped_local || !in_chain || IsGoneWithStore(candidate);
   }
-  if (generation.acknowledged >= KEDGE_LEVEL_STORE && store_bad_since_ < 0 && !generation.flipped_store &&
+  const bool is_on_buffer = generation.acknowledged == KEDGE_LEVEL_BUFFER && !generation.lost_on_buffer && !is_buffer_away_;
+  if ((generation.acknowledged >= KEDGE_LEVEL_STORE || is_on_buffer) && store_bad_since_ < 0 && !generation.flipped_store &&
       later_not_its_successors < setup_.Number("keep.versions", 2)) {
     return true;
   }

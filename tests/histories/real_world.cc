@@ -113,7 +113,8 @@ std::vector<std::string> InAnotherPidNamespace() {
 RealWorld::RealWorld(const Setup& setup, std::string programs) : setup_(setup), programs_(std::move(programs)) {
   filesystem::create_directory(UsersFolder());
   if (!setup_.bucket.empty()) bucket_.emplace();
-  if (setup_.buffer) burst_.emplace(programs_, folder_.path() + "/burst", Environment());
+  const std::string drains_to = setup_.drains ? StoreFolder() : "";
+  if (setup_.buffer) burst_.emplace(programs_, folder_.path() + "/burst", drains_to, Environment());
 }
 
 RealWorld::~RealWorld() {
@@ -340,6 +341,8 @@ bool RealWorld::Fault(const Step& step) {
     return CollectAtLeisure(*store, kCollectPatience);
   }
   if (step.verb == "store") return BreakStore(step.words.empty() ? "" : step.words[0]);
+  if (step.verb == "buffer-back" && setup_.drains) return burst_->Mend(), true;
+  if (step.verb.starts_with("buffer-")) return setup_.drains && burst_->Break(step.verb.substr(strlen("buffer-")));
   if (step.verb == "flip") return Flip(step);
   if (step.verb == "kill-agent") {
     stopped_agents_.erase(node);
@@ -442,8 +445,9 @@ bool RealWorld::BreakStore(const std::string& how) {
     bucket_->Mend();
     return true;
   }
-  if (burst_ && (how == "away" || how == "still")) return burst_->Break(how);
-  if (burst_ && (how == "back" || how == "mended")) {
+  const bool is_on_buffer = burst_.has_value() && !setup_.drains;
+  if (is_on_buffer && (how == "away" || how == "still")) return burst_->Break(how);
+  if (is_on_buffer && (how == "back" || how == "mended")) {
     os::testing::StopSteering(Steering());
     burst_->Mend();
     return true;
@@ -507,6 +511,7 @@ void RealWorld::Mend() {
   ContinueAgents();
   for (int node = 0; node < setup_.Agents(); ++node) filesystem::remove(CutFile(RunFolder(node)));
   BreakStore("mended");
+  if (burst_) burst_->Mend();
 }
 
 std::vector<std::string> RealWorld::Leftovers() {

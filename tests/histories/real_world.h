@@ -61,7 +61,8 @@ class RealWorld final : public World {
   std::string StagingFolder() const { return folder_.memory_folder() + "/staging"; }
   // The store's folder; of a server: where it keeps the objects.
   std::string StoreFolder() const {
-    return bucket_ ? bucket_->Folder() : burst_ ? burst_->Folder() : folder_.memory_folder() + "/store";
+    const bool is_on_buffer = burst_.has_value() && !setup_.drains;
+    return bucket_ ? bucket_->Folder() : is_on_buffer ? burst_->Folder() : folder_.memory_folder() + "/store";
   }
   std::string StorePath() const { return bucket_ ? bucket_->StorePath() : burst_ ? burst_->StorePath() : StoreFolder(); }
   std::unique_ptr<Store> OpenStore() const;

@@ -70,7 +70,7 @@ class Shrinker {
     }
     if (best_.setup.buffer) {
       History candidate = best_;
-      candidate.setup.buffer = false;
+      candidate.setup.buffer = candidate.setup.drains = false;
       if (Try(candidate)) return true;
     }
     for (const int fewer : {best_.setup.ranks / 2, best_.setup.ranks - 1}) {

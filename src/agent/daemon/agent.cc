@@ -179,6 +179,7 @@ void Agent::Housekeep() {
   protect_.Tick();
   shipper_.Tick();
   carrier_.Tick();
+  drain_watch_.Tick();
   assignment_.Pump();
   memory_.LookAtSessions();
   tiers_.UpdateControl();

@@ -21,6 +21,7 @@
 #include "agent/door/sessions.h"
 #include "agent/door/waiters.h"
 #include "agent/flush/attempt_watch.h"
+#include "agent/flush/drain_watch.h"
 #include "agent/flush/flush.h"
 #include "agent/flush/publisher.h"
 #include "agent/flush/still_stored.h"
@@ -119,6 +120,7 @@ class Agent {
   Flush flush_{*core_, assignment_, attempt_watch_, images_, publisher_, throughput_, tiers_};
   Publisher publisher_{*core_, carrier_, flush_, images_, throughput_};
   AttemptWatch attempt_watch_{*core_, images_};
+  DrainWatch drain_watch_{*core_, images_};
   StillStored still_stored_{*core_, flush_, images_, publisher_};
   StraightParts straight_parts_{*core_, flush_, images_};
   Peers peers_{*core_};

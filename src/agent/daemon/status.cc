@@ -137,10 +137,13 @@ Json SessionJson(const Session& session) {
 // Those that the version has reached or is to reach.
 Json LevelsJson(const Version& version) {
   Json levels = Json::array();
-  for (const Level level : {Level::kLocal, Level::kNode, Level::kStore}) {
-    const bool reached = level == Level::kLocal  ? version.IsAtLocal()
-                         : level == Level::kNode ? version.at_node
-                                                 : version.in_store;
+  const bool has_buffer = version.job->store->store().has_buffer();
+  for (const Level level : {Level::kLocal, Level::kNode, Level::kBuffer, Level::kStore}) {
+    if (level == Level::kBuffer && !has_buffer) continue;
+    const bool reached = level == Level::kLocal    ? version.IsAtLocal()
+                         : level == Level::kNode   ? version.at_node
+                         : level == Level::kBuffer ? version.in_store
+                                                   : version.in_store && !version.IsOnBufferOnly();
     const bool wanted = level == Level::kLocal || (level == Level::kNode ? version.to_node : version.scheduled >= Level::kStore);
     if (reached || wanted) levels.push_back({{"level", LevelName(level)}, {"reached", reached}});
   }

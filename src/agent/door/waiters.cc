@@ -28,6 +28,11 @@ constexpr Duration kLookAge = std::chrono::milliseconds(250);
 // A store that does not answer is waited for no longer, unless the caller waits longer.
 constexpr Duration kStoreLookPatience = std::chrono::seconds(5);
 
+Status NotDrained(const Generation& generation) {
+  return {Code::kTimeout, fmt::format("{} is complete on the burst buffer, whose server has not brought it to the store yet",
+                                      generation.ToString())};
+}
+
 // The time may be anything a client wrote.
 int64_t DeadlineNs(int64_t now_ns, Duration timeout) {
   const int64_t bounded = std::clamp<int64_t>(timeout.count(), 0, Duration(std::chrono::hours(24 * 365)).count());
@@ -60,7 +65,7 @@ void Waiters::Add(Wait wait) {
 }
 
 bool Waiters::IsForStore(const Wait& wait) {
-  return !wait.is_test && wait.level >= Level::kStore;
+  return !wait.is_test && wait.level >= Level::kBuffer;
 }
 
 void Waiters::NoteAwaited() {
@@ -69,7 +74,7 @@ void Waiters::NoteAwaited() {
 
 void Waiters::AddDrain(uint64_t peer, uint64_t number, const DrainRequest& request) {
   const int64_t now_ns = core_.clock().NowNs();
-  if (request.level >= Level::kStore) {
+  if (request.level >= Level::kBuffer) {
     const Job* job = request.job.empty() ? nullptr : core_.FindJob(request.store_id, request.job);
     if (job != nullptr || request.job.empty()) flush_.TryAgain(job);
   }
@@ -84,20 +89,20 @@ void Waiters::DropPeer(uint64_t peer) {
 }
 
 std::vector<uint32_t> Waiters::MissingRanks(const Version& version, Level level) const {
-  if (level >= Level::kStore && !version.missing_in_store.empty()) return version.missing_in_store;
+  if (level >= Level::kBuffer && !version.missing_in_store.empty()) return version.missing_in_store;
   std::vector<uint32_t> missing;
   // Of ranks on other nodes nothing is known here.
   std::set<uint32_t> elsewhere;
   const Membership& members = version.job->members;
   for (const JobNode& node : members.nodes) {
     const bool is_other = members.attempt == version.generation.attempt && node.name != core_.settings().node;
-    if (is_other && level < Level::kStore) elsewhere.insert(node.ranks.begin(), node.ranks.end());
+    if (is_other && level < Level::kBuffer) elsewhere.insert(node.ranks.begin(), node.ranks.end());
   }
   for (uint32_t rank = 0; rank < version.ranks && missing.size() < kMissingNamedMax; ++rank) {
     if (elsewhere.contains(rank)) continue;
     auto image = version.images.find(rank);
     const bool is_there = image != version.images.end() &&
-                          (level < Level::kStore ? image->second->IsHeld() : image->second->flush == FlushState::kStored);
+                          (level < Level::kBuffer ? image->second->IsHeld() : image->second->flush == FlushState::kStored);
     if (!is_there) missing.push_back(rank);
   }
   return missing;
@@ -109,7 +114,7 @@ bool Waiters::AnswerKnown(Wait& wait, Version& version) {
   reply.scheduled = version.LastLevel();
   const Level target = wait.level == Level::kLast ? std::max(version.LastLevel(), Level::kLocal) : wait.level;
   const Level by_nodes = images_.LevelByNodes(version);
-  if (reply.level >= Level::kStore && (wait.is_test || target > by_nodes)) {
+  if (reply.level >= Level::kBuffer && (wait.is_test || target > by_nodes)) {
     const auto sure = StillHasJob({wait.peer, wait.asked_ns, wait.deadline_ns, wait.is_test});
     if (!sure) return false;
     if (!sure->ok() && !wait.is_test) {
@@ -118,12 +123,12 @@ bool Waiters::AnswerKnown(Wait& wait, Version& version) {
     }
     if (!sure->ok()) reply.level = by_nodes;
   }
-  // Files at their original paths belong to the store level.
+  // Files at their original paths belong to the store level, and to that of a burst buffer before it.
   const bool files_due =
       version.in_store && std::any_of(version.images.begin(), version.images.end(), [&](const auto& entry) {
         return entry.second->has_files && !entry.second->files_published && version.job->hello.keys.files_publish;
       });
-  const bool reached = reply.level >= target && !(target >= Level::kStore && files_due);
+  const bool reached = reply.level >= target && !(target >= Level::kBuffer && files_due);
   // Where ranks disagree about what they took, no level will ever hold for all of them.
   const bool disagree = version.failure.code() == Code::kMismatch;
   const bool failed = !version.failure.ok() && (wait.is_test || target > Level::kLocal || reply.level < target || disagree);
@@ -174,7 +179,11 @@ bool Waiters::AnswerKnown(Wait& wait, Version& version) {
     }
     const auto disagreed = version.job->disagreements.find(version.generation.name);
     if (disagreed != version.job->disagreements.end()) reply.failure = disagreed->second.why;
-    if (target >= Level::kStore && !version.absence.ok()) {
+    if (reply.level == Level::kBuffer) {
+      reply.missing_ranks.clear();
+      reply.failure = NotDrained(version.generation);
+    }
+    if (target >= Level::kBuffer && !version.absence.ok()) {
       reply.missing_ranks.clear();
       reply.failure = Status(Code::kTimeout,
                              fmt::format("{} waits for the store: {}", version.generation.ToString(), version.absence.message()));
@@ -218,9 +227,15 @@ bool Waiters::Answer(Wait& wait) {
   if (wait.stored) {
     const auto sure = StillHasJob({wait.peer, wait.asked_ns, wait.deadline_ns, wait.is_test});
     if (!sure) return false;
-    const Level level = sure->ok() ? Level::kStore : Level::kNone;
+    const Level level = sure->ok() ? *wait.stored : Level::kNone;
+    const bool is_drained_later = sure->ok() && !wait.is_test && std::min(wait.level, Level::kStore) > level;
+    if (is_drained_later && core_.clock().NowNs() < wait.deadline_ns) {
+      LookUpAgain(wait);
+      return false;
+    }
     // No node has a copy that would vouch for another level.
-    const Status failure = wait.is_test && sure->code() == Code::kTimeout ? Status(Code::kUnavailable, sure->message()) : *sure;
+    Status failure = wait.is_test && sure->code() == Code::kTimeout ? Status(Code::kUnavailable, sure->message()) : *sure;
+    if (is_drained_later) failure = NotDrained(wait.generation);
     server_.Reply(wait.peer, wait.number, LevelReply{level, Level::kStore, failure, {}});
     return true;
   }
@@ -248,17 +263,22 @@ bool Waiters::Answer(Wait& wait) {
   return false;
 }
 
+// One that has not come so far yet.
+void Waiters::LookUpAgain(Wait& wait) {
+  if (!wait.looking && core_.clock().NowNs() >= wait.next_look_ns) LookUp(wait);
+}
+
 // A generation that is not on the node: gone from here since, or never handed over (captured without the agent).
 void Waiters::LookUp(Wait& wait) {
   wait.looking = true;
   wait.next_look_ns = core_.clock().NowNs() + kWaitLookPause.count();
-  publisher_.Lookup(wait.generation, [this, peer = wait.peer, number = wait.number](bool complete) {
+  publisher_.Lookup(wait.generation, [this, peer = wait.peer, number = wait.number](std::optional<Level> stored) {
     auto found = std::find_if(waits_.begin(), waits_.end(),
                               [&](const Wait& candidate) { return candidate.peer == peer && candidate.number == number; });
     if (found == waits_.end()) return;
     found->looking = false;
     found->looked_up = true;
-    found->stored = complete;
+    found->stored = stored;
     if (Answer(*found)) waits_.erase(found);
   });
 }
@@ -298,7 +318,7 @@ void Waiters::Tick() {
 // Whether a failure at one level means that the version never gets to the other. What does not get to other nodes may get to
 // the store, which is more, and what does not get to the store may get to other nodes.
 bool Waiters::IsFailed(const Version& version, Level at, Level wanted) const {
-  if (wanted != Level::kNode) return wanted == at || wanted == Level::kLast;
+  if (wanted != Level::kNode) return wanted == at || wanted == Level::kLast || (wanted == Level::kBuffer && at == Level::kStore);
   if (images_.LevelOf(version) >= Level::kNode) return false;
   return at == Level::kStore ? !version.IsOwedToNodes() : version.scheduled < Level::kStore || !version.failure.ok();
 }
@@ -346,7 +366,8 @@ Status Waiters::FormerFailure(const Job& job, Level wanted) const {
     if (std::any_of(newest.begin(), newest.end(), makes_good)) continue;
     if (images_.LevelOf(*version) >= target(*version)) continue;
     if (!version->failure.ok() && IsFailed(*version, Level::kStore, wanted)) return version->failure;
-    if (const Status missing = NeverTaken(*version); wanted == Level::kStore && !missing.ok()) return missing;
+    const bool goes_on = wanted == Level::kBuffer || wanted == Level::kStore;
+    if (const Status missing = NeverTaken(*version); goes_on && !missing.ok()) return missing;
     if (!version->node_failure.ok() && IsFailed(*version, Level::kNode, wanted)) return version->node_failure;
   }
   for (const auto& [key, gone] : gone_failures_) {
@@ -437,7 +458,7 @@ bool Waiters::AnswerDrain(DrainWait& drain) {
     reply.finished = true;
   }
   reply.finished = reply.finished || reply.images_pending == 0;
-  if (reply.finished && now_ns < drain.deadline_ns && drain.request.level >= Level::kStore) {
+  if (reply.finished && now_ns < drain.deadline_ns && drain.request.level >= Level::kBuffer) {
     if (!drain.has_asked) AskWhetherRanksDisagree(drain);
     reply.finished = drain.asking == 0;
   }
@@ -445,7 +466,7 @@ bool Waiters::AnswerDrain(DrainWait& drain) {
     const bool is_meant = drain.request.job.empty() || one.get() == job;
     if (reply.finished && reply.failure.ok() && is_meant) reply.failure = FormerFailure(*one, drain.request.level);
   }
-  if (reply.finished && reply.failure.ok() && drain.request.level >= Level::kStore && HasStored(drain.peer)) {
+  if (reply.finished && reply.failure.ok() && drain.request.level >= Level::kBuffer && HasStored(drain.peer)) {
     const auto sure = StillHasJob({drain.peer, drain.asked_ns, drain.deadline_ns, false});
     if (sure) reply.failure = *sure;
     reply.finished = sure.has_value();

@@ -58,8 +58,8 @@ class Waiters {
     bool is_test;  // answered at the first opportunity, whatever the level is
     int64_t asked_ns;
     int64_t deadline_ns;
-    bool looked_up = false;  // in the store
-    bool stored = false;     // it is complete there, and gone from here
+    bool looked_up = false;            // in the store
+    std::optional<Level> stored = {};  // it is gone from here, and complete there: kBuffer or kStore
     bool looking = false;
     int64_t next_look_ns = 0;
   };
@@ -98,6 +98,7 @@ class Waiters {
   std::optional<Status> StillHasJob(const Asked& asked) const;
   bool HasStored(uint64_t peer) const;
   void LookUp(Wait& wait);
+  void LookUpAgain(Wait& wait);
   std::vector<uint32_t> MissingRanks(const Version& version, Level level) const;
   bool AnswerDrain(DrainWait& drain);
   void AskWhetherRanksDisagree(DrainWait& drain);

@@ -461,18 +461,19 @@ void Publisher::Probe(Version& version) {
       });
 }
 
-void Publisher::Lookup(const Generation& generation, std::function<void(bool)> done) {
+void Publisher::Lookup(const Generation& generation, std::function<void(std::optional<Level>)> done) {
   Job* job = core_.FindJobOf(generation);
   if (job == nullptr) {
-    core_.loop().Post([done = std::move(done)] { done(false); });
+    core_.loop().Post([done = std::move(done)] { done(std::nullopt); });
     return;
   }
   core_.Background(
-      [store = job->store, generation]() {
+      [store = job->store, generation]() -> std::optional<Level> {
         auto catalog = store->CatalogFor(generation.attempt);
-        if (!catalog.ok()) return false;
+        if (!catalog.ok()) return std::nullopt;
         auto info = InspectGeneration(*catalog, generation);
-        return info.ok() && info->complete;
+        if (!info.ok() || !info->complete) return std::nullopt;
+        return info->drained ? Level::kStore : Level::kBuffer;
       },
       std::move(done));
 }

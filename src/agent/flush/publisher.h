@@ -37,8 +37,8 @@ class Publisher {
 
   // Finishes the version if all its parts are there by now: nobody says so of each.
   void Probe(Version& version);
-  // Looks a generation up that this node knows nothing of; `done(complete in the store)` on the loop.
-  void Lookup(const Generation& generation, std::function<void(bool)> done);
+  // Looks a generation up that this node knows nothing of; `done` on the loop: kBuffer or kStore when it is complete there.
+  void Lookup(const Generation& generation, std::function<void(std::optional<Level>)> done);
   // All ranks' images are safe on the nodes: where this node speaks for the job, the store is told so, once for each name and
   // attempt (store/reached.h), and what earlier attempts have left there incomplete goes. Nobody waits for it.
   void NoteReached(const Version& version);

@@ -135,7 +135,7 @@ void StillStored::OnAnswer(Job& job, const Answer& answer) {
 void StillStored::SendAgain(Job& job, const Seen& missing) {
   Version* version = images_.FindVersion(missing.generation);
   if (version == nullptr) return;
-  if (missing.complete) version->in_store = false;
+  if (missing.complete) version->in_store = version->drained = false;
   uint32_t again = 0;
   for (const auto& [rank, image] : version->images) {
     const bool is_missing = std::find(missing.ranks.begin(), missing.ranks.end(), rank) != missing.ranks.end();

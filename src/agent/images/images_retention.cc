@@ -37,7 +37,8 @@ bool HasRedundancyIn(const Version& version, const TierUnit* unit) {
 }  // namespace
 
 Level Images::LevelOf(const Version& version) const {
-  return version.in_store ? Level::kStore : LevelByNodes(version);
+  if (!version.in_store) return LevelByNodes(version);
+  return version.IsOnBufferOnly() ? Level::kBuffer : Level::kStore;
 }
 
 Level Images::LevelByNodes(const Version& version) {
@@ -65,7 +66,8 @@ bool Images::IsOwed(const Image& image, Level level) const {
     case Level::kLocal: return false;
     // What comes to the store has survived a node, too.
     case Level::kNode: return (to_store || to_node) && LevelOf(*image.version) < Level::kNode;
-    case Level::kStore: return to_store;
+    case Level::kBuffer: return to_store;
+    case Level::kStore: return to_store || image.version->IsOnBufferOnly();
     case Level::kLast: break;
   }
   return to_store || to_node;
@@ -212,7 +214,8 @@ void Images::ReconsiderNow(Job& job, const std::string& name) {
     generation.attempt = version.generation.attempt;
     generation.take = version.generation.take;
     generation.whole = version.IsWhole();
-    generation.in_store = version.in_store;
+    // What a burst buffer alone has would be lost with that, though no node was.
+    generation.in_store = version.in_store && !version.IsOnBufferOnly();
     generation.at_node = version.at_node;
     generation.at_local = version.IsAtLocal();
     generation.promised = version.IsPromised();
@@ -373,7 +376,7 @@ CleanupReply Images::Cleanup(const CleanupRequest& request) {
     if (generation.store_id != request.store_id || generation.job != request.job || image->rank != request.rank) continue;
     if (!request.name.empty() && generation.name != request.name) continue;
     // Only what the store has; a copy that is owed or the only one is not a user's to lose by tidying up.
-    if (image->doomed || IsOwed(*image) || !image->version->in_store || !MayGo(*image)) continue;
+    if (image->doomed || IsOwed(*image, Level::kStore) || !image->version->in_store || !MayGo(*image)) continue;
     images.push_back(image);
   }
   for (Image* image : images) {

@@ -180,6 +180,10 @@ bool Version::IsPromised() const {
   return promises != job->promises.end() && promises->second.own == generation;
 }
 
+bool Version::IsOnBufferOnly() const {
+  return in_store && !drained && job->store->store().has_buffer();
+}
+
 bool Version::IsAbandoned() const {
   return !job->LineageOf(generation.name).Has(generation);
 }

@@ -303,7 +303,8 @@ struct Version {
   bool to_node = false;                               // level NODE is among those
   std::optional<Undecided> undecided;                 // else `scheduled` is what it is to reach
   std::map<uint32_t, std::unique_ptr<Image>> images;  // by rank
-  bool in_store = false;                              // complete there
+  bool in_store = false;                              // complete there, or on the burst buffer before it
+  bool drained = false;                               // ... and seen in the store itself (flush/drain_watch.h)
   bool at_node = false;                               // protected: every group has its redundancy
   bool at_local = false;                              // all ranks were heard to hold it (local_level.h)
   bool skipped = false;                               // its flush was left out for a newer one
@@ -336,6 +337,8 @@ struct Version {
   bool IsComplete() const { return at_local || at_node || in_store; }
   // This node has told the others that it holds it (local_level.h), and has told nothing later.
   bool IsPromised() const;
+  // Its burst buffer has yet to bring it to the store, as far as was seen.
+  bool IsOnBufferOnly() const;
   // The job has gone on without it (store/lineage.h).
   bool IsAbandoned() const;
   // It was at level NODE, and would not survive the loss of a node any more.

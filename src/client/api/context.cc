@@ -176,7 +176,7 @@ Status Context::Finalize(bool drain) {
     while (const auto failure = session->TakeFailure()) {
       // A wait may have made it good since, for which it was tried again.
       const auto level = levels->Test(failure->name, failure->version);
-      if (level.ok() && *level >= Level::kStore) continue;
+      if (level.ok() && *level >= Level::kBuffer) continue;
       status = failure->status.WithContext(fmt::format("the flush of '{}' version {} failed", failure->name, failure->version));
       break;
     }

@@ -38,17 +38,17 @@ Result<Levels::Subject> Levels::Find(const std::string& name, int64_t version) {
   KEDGE_RETURN_IF_ERROR(core_->CheckNotSuperseded());
   TakenVersion* taken = name.empty() ? ledger_->Newest() : ledger_->Find(name, version);
   if (taken != nullptr) {
-    if (taken->started) return Subject{taken->generation, false, true, false, Status::Ok()};
+    if (taken->started) return Subject{taken->generation, false, true, Level::kNone, Status::Ok()};
     if (!taken->captured && !taken->flush_failure.ok()) return taken->flush_failure;
     if (!taken->captured) {
       return Status(Code::kFailedPrecondition,
                     fmt::format("'{}' version {} was not captured", taken->generation.name, taken->generation.version));
     }
-    return Subject{taken->generation, !taken->in_store, false, taken->told_stored, taken->flush_failure};
+    return Subject{taken->generation, !taken->in_store, false, taken->told, taken->flush_failure};
   }
   if (name.empty()) return Status(Code::kNotFound, "this context has taken no checkpoint yet");
   if (const Generation* restored = ledger_->FindRestored(name, version); restored != nullptr && core_->protects) {
-    return Subject{*restored, true, false, false, Status::Ok()};
+    return Subject{*restored, true, false, Level::kNone, Status::Ok()};
   }
   auto versions = ListVersions(*core_->catalog, core_->job.job, name);
   if (!versions.ok() && versions.status().code() != Code::kNotFound) return versions.status();
@@ -56,7 +56,7 @@ Result<Levels::Subject> Levels::Find(const std::string& name, int64_t version) {
   if (versions.ok()) {
     for (const VersionInfo& info : *versions) {
       if (info.generation.version != version) continue;
-      if (!info.abandoned) return Subject{info.generation, false, false, false, Status::Ok()};
+      if (!info.abandoned) return Subject{info.generation, false, false, Level::kNone, Status::Ok()};
       there = "abandoned: the job went on from an older one, and this context has not taken it again";
     }
   }
@@ -76,11 +76,13 @@ LevelReply Levels::AskStore(const Generation& generation) const {
   if (!info->complete && info->finishable) {
     const auto outcome = FinishVersion(*core_->catalog, generation);
     info->complete = outcome.ok() && outcome->complete;
+    const auto drained = core_->catalog->store().IsDrained(keys::VersionKey(generation));
+    info->drained = drained.ok() && *drained;
   }
   // What is taken after a newer attempt has begun is not to be counted on.
   reply.failure = CheckNotTakenOver(*core_->catalog, generation.job, core_->attempt);
   if (!reply.failure.ok()) return reply;
-  if (info->complete) reply.level = Level::kStore;
+  if (info->complete) reply.level = info->drained ? Level::kStore : Level::kBuffer;
   if (!info->complete) reply.failure = FindDisagreement(*core_->catalog, generation);
   reply.missing_ranks = info->missing_ranks;
   return reply;
@@ -127,9 +129,9 @@ Status Levels::Wait(std::unique_lock<std::mutex>& lock, const std::string& name,
       pause = std::min(pause * 2, kPollMax);
     }
     lock.lock();
-    if (reached && reply->level >= Level::kStore) {
+    if (reached && reply->level >= Level::kBuffer) {
       TakenVersion* const taken = ledger_->Find(subject.generation.name, subject.generation.version);
-      if (taken != nullptr && taken->generation == subject.generation) taken->told_stored = true;
+      if (taken != nullptr && taken->generation == subject.generation) taken->told = std::max(taken->told, reply->level);
     }
     if (reached || !status.ok()) return core_->Heard(status);
     if (deadline.Passed()) {
@@ -153,7 +155,7 @@ Result<Level> Levels::Test(const std::string& name, int64_t version) {
   if (connection) answer = connection->Call<LevelReply>(TestRequest{subject.generation}, kAnswerTimeout);
   reply = answer.ok() ? std::move(*answer) : AskStore(subject.generation);
   // What was told once stays true; an agent that has come since may have to look first.
-  if (answer.ok() && subject.told_stored && reply.level < Level::kStore) {
+  if (answer.ok() && reply.level < subject.told) {
     LevelReply stored = AskStore(subject.generation);
     if (stored.level > reply.level) reply = std::move(stored);
   }
@@ -177,7 +179,7 @@ Status Levels::Pending() {
   if (session_->attached() || newest == nullptr || newest->in_store) return session_->HasPending() ? busy : Status::Ok();
   // The agent that had it is gone, and no other is there: only the store tells.
   if (!newest->flush_failure.ok()) return Status::Ok();
-  return AskStore(newest->generation).level >= Level::kStore ? Status::Ok() : busy;
+  return AskStore(newest->generation).level >= Level::kBuffer ? Status::Ok() : busy;
 }
 
 Status Levels::Cleanup(const std::string& name) {

@@ -39,7 +39,7 @@ class Levels {
     Generation generation;
     bool at_agent = false;  // this rank's image was given to the agent
     bool started = false;   // or is still being captured
-    bool told_stored = false;
+    Level told = Level::kNone;
     Status failure;
   };
   Result<Subject> Find(const std::string& name, int64_t version);

@@ -21,11 +21,11 @@ namespace kedge::client {
 
 struct TakenVersion {
   Generation generation;
-  bool started = false;      // this rank's image is still being captured
-  bool captured = false;     // this rank's image is whole
-  bool in_store = false;     // captured inline: this rank's image was published by this process
-  bool told_stored = false;  // a wait of this context has said that it is in the store
-  uint64_t session = 0;      // the session and its image number, where the agent has it
+  bool started = false;       // this rank's image is still being captured
+  bool captured = false;      // this rank's image is whole
+  bool in_store = false;      // captured inline: this rank's image was published by this process
+  Level told = Level::kNone;  // by a wait of this context: on the burst buffer or in the store
+  uint64_t session = 0;       // the session and its image number, where the agent has it
   uint64_t serial = 0;
   Status flush_failure;  // the agent's message
 };

@@ -27,8 +27,10 @@ Status SetStoreOption(std::string_view key, const std::string& value, std::strin
     location->provider = value;
   } else if (key == "interface") {
     location->interface_address = value;
+  } else if (key == "drain") {
+    location->drain = value;
   } else {
-    return RefusedLocation(text, fmt::format("\"{}\" is none of folder, owner, secret, provider, interface", key));
+    return RefusedLocation(text, fmt::format("\"{}\" is none of folder, owner, secret, provider, interface, drain", key));
   }
   return Status::Ok();
 }
@@ -82,8 +84,8 @@ std::string StoreLocation::ToDisplay() const {
 // Also what is as it would be by itself: the configuration of whoever reads it is another one.
 std::string StoreLocation::ToText() const {
   const auto value = [](const std::string& one) { return s3::Encode(one, "/:"); };
-  return fmt::format("{}?folder={}&owner={}&secret={}&provider={}&interface={}", ToDisplay(), value(folder), value(owner),
-                     value(secret), value(provider), value(interface_address));
+  return fmt::format("{}?folder={}&owner={}&secret={}&provider={}&interface={}{}{}", ToDisplay(), value(folder), value(owner),
+                     value(secret), value(provider), value(interface_address), drain.empty() ? "" : "&drain=", value(drain));
 }
 
 }  // namespace kedge::buffer

@@ -1,4 +1,5 @@
-// Where a store on a burst buffer lies, and in whose name: "bb://SERVER/PREFIX[?KEY=VALUE&...]".
+// Where a store on a burst buffer lies, and in whose name: "bb://SERVER/PREFIX[?KEY=VALUE&...]". With drain=STORE in it, that store
+// with the burst buffer before it (drained/drained_store.h).
 //
 // The text is all that agent, client, tools and the records of a node need to open the store; it names the file with the secret
 // and says nothing secret. What it leaves open the configuration says (buffer.*, net.*), once, when the text is made canonical;
@@ -21,6 +22,7 @@ struct StoreLocation {
   std::string secret;  // absolute: the file with it
   std::string provider = "tcp";
   std::string interface_address;
+  std::string drain;  // where a store lies; resolved in the canonical text. Empty: the buffer's store stands alone
 
   // Canonical: two texts of one meaning give one.
   std::string ToText() const;

@@ -1,6 +1,7 @@
 #include "store/places/make_store.h"
 
 #include "store/buffer/buffer_store.h"
+#include "store/drained/drained_store.h"
 #include "store/places/store_path.h"
 #include "store/s3/s3_store.h"
 
@@ -11,7 +12,13 @@ std::unique_ptr<Store> MakeStore(os::FileSystem& file_system, const PosixStoreOp
   if (SchemeOf(options.path) == "bb") {
     const Result<buffer::StoreLocation> place = buffer::ParseStoreLocation(options.path, nullptr);
     KEDGE_CHECK(place.ok());
-    return buffer::MakeBufferStore(*place, options.making);
+    if (place->drain.empty()) return buffer::MakeBufferStore(*place, options.making);
+    // Who made the store made nothing on the buffer. Where the buffer is away, the store is near.
+    std::unique_ptr<Store> buffer =
+        buffer::MakeBufferStore(*place, RootMaking::kParents, {.patience = std::chrono::seconds(3)});
+    PosixStoreOptions of_store = options;
+    of_store.path = place->drain;
+    return MakeDrainedStore(std::move(buffer), MakeStore(file_system, of_store));
   }
   const Result<s3::Location> location = s3::ParseLocation(options.path, s3::ProcessEnvironment);
   KEDGE_CHECK(location.ok());

@@ -31,7 +31,14 @@ Result<std::string> ResolveStorePath(const std::string& text, const Config* conf
     return location.ToText();
   }
   if (scheme == "bb") {
-    KEDGE_ASSIGN_OR_RETURN(const buffer::StoreLocation location, buffer::ParseStoreLocation(text, config));
+    KEDGE_ASSIGN_OR_RETURN(buffer::StoreLocation location, buffer::ParseStoreLocation(text, config));
+    if (!location.drain.empty()) {
+      if (SchemeOf(location.drain) == "bb")
+        return Status(
+            Code::kInvalidArgument,
+            fmt::format("\"{}\": a burst buffer drains to a folder or to s3://BUCKET/PREFIX, not to another one", text));
+      KEDGE_ASSIGN_OR_RETURN(location.drain, ResolveStorePath(location.drain, config));
+    }
     return location.ToText();
   }
   return Status(Code::kInvalidArgument,
