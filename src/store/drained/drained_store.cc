@@ -215,8 +215,8 @@ class DrainedStore final : public Store {
   const std::string description_;
   std::atomic<int64_t> away_until_ns_{INT64_MIN};
   std::mutex mutex_;
-  bool has_begun_ = false;     // guarded by mutex_
-  std::string buffers_place_;  // guarded by mutex_: as it was told last
+  std::optional<int64_t> begun_ns_;  // guarded by mutex_
+  std::string buffers_place_;        // guarded by mutex_: as it was told last
 };
 
 // Again from time to time: a buffer that has lost its files does not know it any more.
