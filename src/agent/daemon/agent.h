@@ -120,8 +120,8 @@ class Agent {
   Flush flush_{*core_, assignment_, attempt_watch_, images_, publisher_, throughput_, tiers_};
   Publisher publisher_{*core_, carrier_, flush_, images_, throughput_};
   AttemptWatch attempt_watch_{*core_, images_};
-  DrainWatch drain_watch_{*core_, images_};
   StillStored still_stored_{*core_, flush_, images_, publisher_};
+  DrainWatch drain_watch_{*core_, images_, still_stored_};
   StraightParts straight_parts_{*core_, flush_, images_};
   Peers peers_{*core_};
   MeasurePeers measure_peers_{*core_, peers_};

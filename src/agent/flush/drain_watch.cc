@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "agent/flush/still_stored.h"
 #include "agent/images/images.h"
 #include "agent/tables/agent_core.h"
 #include "base/log.h"
@@ -15,6 +16,7 @@ namespace {
 constexpr Duration kPauseFirst = std::chrono::milliseconds(200);
 constexpr Duration kPauseMax = std::chrono::seconds(2);
 constexpr size_t kAskedMax = 16;  // at a time, the oldest
+constexpr Duration kMissingPatience = std::chrono::seconds(20);
 
 std::vector<Generation> WaitingOf(const Job& job) {
   std::vector<Generation> waiting;
@@ -25,17 +27,19 @@ std::vector<Generation> WaitingOf(const Job& job) {
   return waiting;
 }
 
-// Those of them that lie in the store. What cannot be told is asked again.
-std::vector<Generation> DrainedOf(StoreContext& store, const std::vector<Generation>& waiting) {
-  std::vector<Generation> drained;
-  for (const Generation& generation : waiting) {
-    const auto is_drained = store.store().IsDrained(keys::VersionKey(generation));
-    if (is_drained.ok() && *is_drained) drained.push_back(generation);
-  }
-  return drained;
-}
-
 }  // namespace
+
+// What cannot be told is asked again.
+DrainWatch::Answer DrainWatch::Ask(Store& store, const std::vector<Generation>& waiting) {
+  Answer answer;
+  for (const Generation& generation : waiting) {
+    const std::string key = keys::VersionKey(generation);
+    const auto is_drained = store.IsDrained(key);
+    if (is_drained.ok() && *is_drained) answer.drained.push_back(generation);
+    if (is_drained.ok() && !*is_drained && store.Stamp(key).status().code() == Code::kNotFound) answer.any_missing = true;
+  }
+  return answer;
+}
 
 void DrainWatch::Tick() {
   const int64_t now_ns = core_.clock().NowNs();
@@ -49,17 +53,24 @@ void DrainWatch::Tick() {
     if (look.is_under_way || now_ns < look.due_ns) continue;
     look.is_under_way = true;
     if (waiting.size() > kAskedMax) waiting.resize(kAskedMax);
-    core_.Background([store = job->store, waiting = std::move(waiting)] { return DrainedOf(*store, waiting); },
-                     [this, key = key](const std::vector<Generation>& drained) { OnAnswer(key, drained); });
+    core_.Background([store = job->store, waiting = std::move(waiting)] { return Ask(store->store(), waiting); },
+                     [this, key = key](const Answer& answer) { OnAnswer(key, answer); });
   }
 }
 
-void DrainWatch::OnAnswer(const JobKey& key, const std::vector<Generation>& drained) {
+void DrainWatch::OnAnswer(const JobKey& key, const Answer& answer) {
+  const int64_t now_ns = core_.clock().NowNs();
   Look& look = looks_[key];
   look.is_under_way = false;
-  look.pause = drained.empty() ? std::clamp(look.pause * 2, kPauseFirst, kPauseMax) : kPauseFirst;
-  look.due_ns = core_.clock().NowNs() + look.pause.count();
-  for (const Generation& generation : drained) {
+  look.pause = answer.drained.empty() ? std::clamp(look.pause * 2, kPauseFirst, kPauseMax) : kPauseFirst;
+  look.due_ns = now_ns + look.pause.count();
+  if (!answer.any_missing || look.missing_ns == 0) look.missing_ns = answer.any_missing ? now_ns : 0;
+  const Job* const job = core_.FindJob(key);
+  if (job != nullptr && look.missing_ns != 0 && now_ns - look.missing_ns > kMissingPatience.count()) {
+    look.missing_ns = 0;
+    still_stored_.Doubt(*job);
+  }
+  for (const Generation& generation : answer.drained) {
     Version* const version = images_.FindVersion(generation);
     if (version == nullptr || !version->IsOnBufferOnly()) continue;
     version->drained = true;

@@ -1,10 +1,12 @@
 // Which versions a burst buffer's server has brought to the store: they have level STORE from then on. The store is asked, after
-// pauses that grow while nothing comes there. Where no burst buffer lies before the store there is nothing to do.
+// pauses that grow while nothing comes there. Those that are seen nowhere for a while, since the buffer is away, are sent again
+// (still_stored.h). Where no burst buffer lies before the store there is nothing to do.
 //
 // On the event loop's thread; the store is asked on workers.
 #pragma once
 
 #include <map>
+#include <vector>
 
 #include "agent/tables/model.h"
 #include "base/duration.h"
@@ -13,10 +15,12 @@ namespace kedge {
 
 class AgentCore;
 class Images;
+class StillStored;
 
 class DrainWatch {
  public:
-  DrainWatch(AgentCore& core, Images& images) : core_(core), images_(images) {}
+  DrainWatch(AgentCore& core, Images& images, StillStored& still_stored)
+      : core_(core), images_(images), still_stored_(still_stored) {}
 
   // A few times a second.
   void Tick();
@@ -27,11 +31,19 @@ class DrainWatch {
     size_t waiting = 0;  // versions, when it was looked last
     Duration pause{};
     int64_t due_ns = 0;
+    int64_t missing_ns = 0;  // since when versions are seen nowhere; 0: they are seen
   };
-  void OnAnswer(const JobKey& key, const std::vector<Generation>& drained);
+  // What became of those that wait.
+  struct Answer {
+    std::vector<Generation> drained;
+    bool any_missing = false;
+  };
+  static Answer Ask(Store& store, const std::vector<Generation>& waiting);
+  void OnAnswer(const JobKey& key, const Answer& answer);
 
   AgentCore& core_;
   Images& images_;
+  StillStored& still_stored_;
   std::map<JobKey, Look> looks_;  // of jobs with versions that wait
 };
 

@@ -76,12 +76,13 @@ void StillStored::Tick() {
   for (const auto& [key, job] : core_.jobs()) {
     Look& look = looks_[key];
     const uint32_t places = job->store->places();
-    if (look.is_under_way || look.places == places) continue;
-    if (places == 1 && !HasRecovered(*job)) {  // it is where this agent has stored everything
+    if (look.is_under_way || (look.places == places && !look.is_doubted)) continue;
+    if (places == 1 && !look.is_doubted && !HasRecovered(*job)) {  // it is where this agent has stored everything
       look.places = places;
       continue;
     }
     look.is_under_way = true;
+    look.is_doubted = false;
     core_.Background([store = job->store, question = QuestionOf(*job)] { return Ask(*store, question); },
                      [this, key = key](const Answer& answer) {
                        looks_[key].is_under_way = false;

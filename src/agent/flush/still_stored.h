@@ -29,6 +29,8 @@ class StillStored {
 
   // Once a second or so: jobs whose store has come to lie elsewhere.
   void Tick();
+  // It may not have what counts as stored: it is asked at the next tick.
+  void Doubt(const Job& job) { looks_[job.key()].is_doubted = true; }
   // Of all jobs, waiting for the answers: ok when the store has all versions that count as being there. What it has not got is on
   // its way there when this returns, if it is whole here.
   Status ConfirmAll(Duration patience);
@@ -36,6 +38,7 @@ class StillStored {
  private:
   struct Look {
     bool is_under_way = false;
+    bool is_doubted = false;
     uint32_t places = 0;  // of the store, when everything was looked up last
   };
   struct Question {

@@ -114,9 +114,7 @@ class DrainedStore final : public Store {
 
   Status PutIfAbsent(const std::string& key, ByteSpan bytes, const TemporaryOwner& owner, Folders folders) override;
   Status Replace(const std::string& key, ByteSpan bytes, const TemporaryOwner& owner, Folders folders) override;
-  Result<Buffer> Get(const std::string& key, uint64_t bytes_max) override {
-    return Find<Buffer>(key, [&](Store& store) { return store.Get(key, bytes_max); });
-  }
+  Result<Buffer> Get(const std::string& key, uint64_t bytes_max) override;
   Status EnsureDurable(std::span<const std::string> keys) override;
 
   Status MakeFolder(const std::string& folder) override {
@@ -340,6 +338,17 @@ Status DrainedStore::PutIfAbsent(const std::string& key, ByteSpan bytes, const T
   // The same holds for its folder.
   const Status folder_in_store = store_->List(os::ParentPath(key)).status();
   return folder_in_store.ok() ? PutIntoStore(key, bytes, owner, folders) : put;
+}
+
+// Parts that were written again may be other ones in the store than in the buffer: those of a version in the store are the
+// store's.
+Result<Buffer> DrainedStore::Get(const std::string& key, uint64_t bytes_max) {
+  const std::string version = VersionOfRecord(key);
+  if (!version.empty() && store_->Stamp(version).ok()) {
+    auto found = store_->Get(key, bytes_max);
+    if (!IsNotThere(found.status())) return found;
+  }
+  return Find<Buffer>(key, [&](Store& store) { return store.Get(key, bytes_max); });
 }
 
 Status DrainedStore::Replace(const std::string& key, ByteSpan bytes, const TemporaryOwner& owner, Folders folders) {

@@ -3,17 +3,16 @@
 //
 // Of a generation, its objects, parts, bases and version record are *cargo*: they are written to the buffer. All else (what
 // coordinates attempts, and the marks by which a version is pinned or removed) is written to the store at once, so that those who
-// open the store alone heed it. Cargo has one content for its key for ever, in the buffer or in the store; so a copy is as good
-// as what it was made of, and readers take it from the buffer, which is nearer, or else from the store.
+// open the store alone heed it. An object has one content for its key for ever, in the buffer or in the store; readers take it
+// from the buffer, which is nearer, or else from the store. Parts may be written again, as others: those of a version whose
+// record stands in the store are the store's.
 //
 // - Cargo whose record stands in the store is drained (IsDrained); its objects are there, too.
-// - When the buffer's server does not answer, or has no room, cargo goes to the store for a while, then to the buffer again:
-// objects
-//   at once, records only when all that they name lies in the store (named_things.h). What the buffer alone has is not seen while
-//   it is away. Nothing is removed meanwhile, since it cannot be seen what is referred to.
+// - When the buffer's server does not answer, or has no room, cargo goes to the store for a while, then to the buffer again.
+//   Objects do so at once, records only when all that they name lies in the store (named_things.h). What the buffer alone has is
+//   not seen while it is away. Nothing is removed meanwhile, since it cannot be seen what is referred to.
 // - A removal begins at the buffer, so that the server does not bring back what is being removed.
-// - Of a record two creators may both succeed if one of them does not reach the buffer. Of cargo that does no harm: each is as
-//   true as the other.
+// - Of a record two creators may both succeed if one of them does not reach the buffer. Each is as true as the other.
 //
 // Errors of the buffer name the buffer, those of the store the store.
 #pragma once

@@ -287,6 +287,23 @@ TEST_F(DrainedStoreTest, MarksOfWhatIsOnTheBufferLieInTheStore) {
   EXPECT_EQ(PinVersion(*catalog_, At(9)).code(), Code::kNotFound);
 }
 
+// A version whose parts were written again while the buffer was away: its own are read, not those that the buffer has of it.
+TEST_F(DrainedStoreTest, PartsOfAVersionInTheStoreAreTheStores) {
+  options_.ranks = 2;
+  ASSERT_TRUE(PublishRanks(*catalog_, At(1), 0, 1, options_).ok());
+  GoAway();
+  MakerOptions again = options_;
+  again.one_object = true;
+  const auto finished = PublishRanks(*catalog_, At(1), 0, 1, again);
+  ASSERT_TRUE(finished.ok()) << finished.status().ToString();
+  ASSERT_TRUE(PublishRanks(*catalog_, At(1), 1, 1, again).ok());
+  ASSERT_TRUE(InStore(1)->complete);
+  ComeBack();
+  ASSERT_TRUE(InspectGeneration(*catalog_, At(1))->complete);
+  const Status whole = CheckVersion(*catalog_, At(1));
+  EXPECT_TRUE(whole.ok()) << whole.ToString();
+}
+
 // As the buffer's server does it: the same keys and bytes.
 TEST_F(DrainedStoreTest, WhatIsDrainedIsReadFromEither) {
   ASSERT_TRUE(Take(1).ok());

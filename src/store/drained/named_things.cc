@@ -34,14 +34,20 @@ Status CheckVersion(Store& store, ByteSpan record) {
 
 }  // namespace
 
-Status CheckNamedThings(Store& store, const std::string& key, ByteSpan record) {
-  const std::string folder = os::ParentPath(key);
+std::string VersionOfRecord(const std::string& key) {
+  std::string folder = os::ParentPath(key);
+  const bool is_part = os::BaseName(folder) == "parts";
+  if (is_part) folder = os::ParentPath(folder);
   Generation generation;
-  if (os::BaseName(folder) == "parts" && keys::ParseGenerationFolder(os::BaseName(os::ParentPath(folder)), &generation))
-    return CheckPart(store, record);
-  if (os::BaseName(key) == "version" && keys::ParseGenerationFolder(os::BaseName(folder), &generation))
-    return CheckVersion(store, record);
-  return Status::Ok();
+  if (!keys::ParseGenerationFolder(os::BaseName(folder), &generation)) return {};
+  std::string version = folder + "/version";
+  return is_part || key == version ? version : std::string();
+}
+
+Status CheckNamedThings(Store& store, const std::string& key, ByteSpan record) {
+  const std::string version = VersionOfRecord(key);
+  if (version.empty()) return Status::Ok();
+  return key == version ? CheckVersion(store, record) : CheckPart(store, record);
 }
 
 }  // namespace kedge

@@ -1,4 +1,4 @@
-// Whether a store has all that a record names, before the record itself stands there.
+// What the records of a version name: whether a store has all of it, before the record itself stands there.
 #pragma once
 
 #include <string>
@@ -12,5 +12,8 @@ namespace kedge {
 // `record` is what is to lie under `key`. Of a part: the objects of its images, and those in which their chunks and blocks lie.
 // Of a version: its parts. Ok of all else, which names nothing. kNotFound: one is not there. Reads each image's record.
 Status CheckNamedThings(Store& store, const std::string& key, ByteSpan record);
+
+// The key of the version record that a part's record, or itself, is of. Empty: `key` is of neither.
+std::string VersionOfRecord(const std::string& key);
 
 }  // namespace kedge
