@@ -5,9 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <nlohmann/json.hpp>
 
 #include "base/crc32c.h"
+#include "base/json.h"
+#include "base/log.h"
 #include "burst/protocol.h"
+#include "format/name_encoding.h"
 #include "os/files/files.h"
 #include "os/files/past_cache.h"
 #include "os/process/kill_point.h"
@@ -19,6 +23,7 @@ constexpr uint32_t kMagic = 0x4642424b;  // "KBBF"
 constexpr uint32_t kVersion = 1;
 constexpr uint64_t kTailBytes = 24;
 constexpr size_t kPartBytesMax = 255;
+constexpr size_t kDrainNoteBytesMax = 64 << 10;
 // So much at a time goes past the page cache: the blocks of what is streamed, and pieces that are read one after the other.
 // What is less is sooner taken by the cache, and may be read again.
 constexpr size_t kWrittenPastCache = kBlockBytes;
@@ -41,6 +46,15 @@ Status AddPaths(os::FileSystem& fs, const std::string& folder, const std::string
       KEDGE_RETURN_IF_ERROR(AddPaths(fs, os::JoinPath(folder, entry.name), path, prefix, paths));
   }
   return Status::Ok();
+}
+
+// Where a store is drained to.
+Result<std::pair<std::string, std::string>> ReadDrain(os::FileSystem& fs, const std::string& path) {
+  KEDGE_ASSIGN_OR_RETURN(const std::string text, os::ReadFile(fs, path, kDrainNoteBytesMax));
+  const Json note = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto has = [&note](const char* key) { return note.is_object() && note.contains(key) && note[key].is_string(); };
+  if (!has("store") || !has("target")) return Status(Code::kCorrupt, path + ": does not say which store is drained to where");
+  return std::pair(note["store"].get<std::string>(), note["target"].get<std::string>());
 }
 
 // 0: nothing is there.
@@ -175,6 +189,7 @@ Status OwnerFolder::Prepare() {
   KEDGE_RETURN_IF_ERROR(os::MakeFolders(fs_, folder_ + "/files"));
   KEDGE_RETURN_IF_ERROR(os::MakeFolders(fs_, folder_ + "/incoming"));
   KEDGE_RETURN_IF_ERROR(os::MakeFolders(fs_, folder_ + "/stores"));
+  KEDGE_RETURN_IF_ERROR(os::MakeFolders(fs_, Drains()));
   KEDGE_ASSIGN_OR_RETURN(const std::vector<os::FolderEntry> entries, fs_.List(folder_ + "/incoming"));
   for (const os::FolderEntry& entry : entries) KEDGE_RETURN_IF_ERROR(fs_.Unlink(Incoming(entry.name)));
   return Status::Ok();
@@ -260,6 +275,40 @@ Result<FileList> OwnerFolder::List(const ListRequest& request) const {
     list.entries.push_back({std::move(path), BytesWithoutTable(info->size_bytes), info->modified_ns});
   }
   return list;
+}
+
+// A file names its store, since a long name is hashed in the file's own.
+Result<std::map<std::string, std::string>> OwnerFolder::ReadDrains() const {
+  std::map<std::string, std::string> noted;
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<os::FolderEntry> entries, fs_.List(Drains()));
+  for (const os::FolderEntry& entry : entries) {
+    if (os::IsTemporaryName(entry.name)) continue;
+    const auto note = ReadDrain(fs_, os::JoinPath(Drains(), entry.name));
+    if (note.ok()) {
+      noted.insert(*note);
+    } else if (note.status().code() == Code::kCorrupt) {
+      LogWarning("buffer", "{}", note.status().ToString());
+    } else {
+      return note.status();
+    }
+  }
+  return noted;
+}
+
+Result<std::string> OwnerFolder::NoteDrain(const std::string& store, const std::string& target) {
+  const std::string path = os::JoinPath(Drains(), EncodeName(store));
+  const std::string text = ToText(Json{{"store", store}, {"target", target}});
+  const Status created = os::CreateIfAbsent(fs_, path, text, "buffer");
+  if (created.ok()) return target;
+  if (created.code() != Code::kAlreadyExists) return created;
+  const auto there = ReadDrain(fs_, path);
+  if (there.ok()) {
+    KEDGE_RETURN_IF_ERROR(os::SyncFolder(fs_, Drains()));
+    return there->second;
+  }
+  if (there.status().code() != Code::kCorrupt) return there.status();
+  KEDGE_RETURN_IF_ERROR(os::WriteFileDurably(fs_, path, text, "buffer"));
+  return target;
 }
 
 Result<uint64_t> OwnerFolder::FreeBytes() const {

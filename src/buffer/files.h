@@ -5,8 +5,8 @@
 //
 //   bytes of the file | u32 for each block | u64 size, u32 blocks, u32 CRC32C of the table so far, u32 magic "KBBF", u32 version
 //
-// An owner's folder has `files`, what is visible, `incoming`, what is being written, and `stores`, in which the files are a
-// PosixStore's (server_stores.h).
+// An owner's folder has `files`, what is visible, `incoming`, what is being written, `stores`, in which the files are a
+// PosixStore's (server_stores.h), and `drains`, a file for each of these that is drained (server_drains.h).
 #pragma once
 
 #include <cstdint>
@@ -82,6 +82,10 @@ class OwnerFolder {
   Result<FileList> List(const ListRequest& request) const;
   // Of the disk, for this user.
   Result<uint64_t> FreeBytes() const;
+  // Where each of the stores is drained to, by its name. What is damaged is left out.
+  Result<std::map<std::string, std::string>> ReadDrains() const;
+  // Notes it, durably, unless something is noted. Returns what is.
+  Result<std::string> NoteDrain(const std::string& store, const std::string& target);
   std::string StorePath(const std::string& store) const { return folder_ + "/stores/" + store; }
 
  private:
@@ -89,6 +93,7 @@ class OwnerFolder {
   Result<std::unique_ptr<os::File>> OpenVisible(const std::string& path) const;
   std::string Visible(const std::string& path) const { return folder_ + "/files/" + path; }
   std::string Incoming(const std::string& name) const { return folder_ + "/incoming/" + name; }
+  std::string Drains() const { return folder_ + "/drains"; }
 
   os::FileSystem& fs_;
   const std::string folder_;

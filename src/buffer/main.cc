@@ -34,6 +34,9 @@ Serves files on this node's fast storage to programs on other nodes: a burst buf
   --capacity SIZE      how many bytes all files may take; without it what the disk has
   --memory SIZE        for bytes on their way, at least 16MiB (256MiB)
   --writers COUNT      files are read and written by so many threads (8)
+  --drain OWNER:PLACE  the owner's stores may be drained to PLACE, a folder or s3://BUCKET[/PREFIX], and below it;
+                       their clients say to where
+  --drains COUNT       so many stores are drained at a time, with 16MiB of memory each (2)
   --provider NAME      libfabric's provider: tcp, verbs, cxi, efa, ... (tcp)
   --interface ADDRESS  host name or address to be reached at; without it the provider's first
   --version, --help
@@ -86,6 +89,12 @@ Status ParseOption(const std::string& word, const std::string& value, ServerOpti
     KEDGE_ASSIGN_OR_RETURN(options->memory_bytes, ParseByteSize(value));
   } else if (word == "--writers") {
     KEDGE_ASSIGN_OR_RETURN(options->writers, ParseCount(value));
+  } else if (word == "--drain") {
+    const size_t colon = value.find(':');
+    if (colon == std::string::npos) return Status(Code::kInvalidArgument, "--drain needs OWNER:PLACE");
+    options->drains.push_back({value.substr(0, colon), value.substr(colon + 1)});
+  } else if (word == "--drains") {
+    KEDGE_ASSIGN_OR_RETURN(options->drain_threads, ParseCount(value));
   } else if (word == "--provider") {
     options->provider = value;
   } else if (word == "--interface") {

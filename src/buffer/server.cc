@@ -29,12 +29,14 @@ Status NoSuchFile(uint64_t handle) {
 
 }  // namespace
 
-BufferServer::BufferServer(ServerOptions options, os::EventLoop& loop, os::FileSystem& fs)
-    : core_(std::move(options), loop, fs) {}
+BufferServer::BufferServer(ServerOptions options, os::EventLoop& loop, os::FileSystem& fs) : core_(std::move(options), loop, fs) {
+  stores_.WhenVersionIsPut([this](Owner& owner, const std::string& store) { drains_.OnVersion(owner, store); });
+}
 
 BufferServer::~BufferServer() {
   for (const auto& [key, upload] : uploads_) upload->cancelled = true;
   stores_.Cancel();
+  drains_.Stop();
   core_.workers.reset();
   if (core_.network) core_.network->Close();
   *core_.alive = false;
@@ -52,6 +54,7 @@ Result<std::unique_ptr<BufferServer>> BufferServer::Start(ServerOptions options,
   KEDGE_RETURN_IF_ERROR(server->Prepare());
   server->core_.workers =
       std::make_unique<Workers>(server->core_.options.writers, std::chrono::seconds(10), Workers::Priority::kAwaited);
+  KEDGE_RETURN_IF_ERROR(server->drains_.Start(server->owners_));
   KEDGE_RETURN_IF_ERROR(server->OpenNetwork());
   return server;
 }
@@ -160,6 +163,8 @@ void BufferServer::Serve() {
       [this](const auto&, Owner& owner, const auto& request, net::Answer answer) { OnList(owner, request, std::move(answer)); });
   On<StoreRequest>(kStoreKind, DecodeStoreRequest,
                    [this](const auto& client, Owner& owner, const auto& request, net::Answer answer) {
+                     if (request.operation == StoreOperation::kDrainTo)
+                       return drains_.OnDrainTo(owner, request, std::move(answer));
                      stores_.OnRequest(client, owner, request, std::move(answer));
                    });
   On<WriteRequest>(kStoreWriteKind, DecodeWriteRequest,
@@ -472,8 +477,10 @@ void BufferServer::OnLeft(const net::Peer& client) {
 Json BufferServer::Describe() const {
   Json owners = Json::array();
   for (const auto& [name, owner] : owners_) {
-    owners.push_back(
-        {{"name", owner.options.name}, {"used_bytes", owner.used_bytes}, {"quota_bytes", owner.options.quota_bytes}});
+    owners.push_back({{"name", owner.options.name},
+                      {"used_bytes", owner.used_bytes},
+                      {"quota_bytes", owner.options.quota_bytes},
+                      {"drains", drains_.Describe(owner)}});
   }
   return {{"name", core_.options.name},
           {"path", core_.options.path},

@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "buffer/files.h"
 #include "buffer/server_core.h"
+#include "buffer/server_drains.h"
 #include "buffer/server_stores.h"
 #include "burst/protocol.h"
 #include "os/files/private_files.h"
@@ -103,6 +104,7 @@ class BufferServer {
   std::map<Key, std::shared_ptr<Upload>> uploads_;
   std::map<Key, Download> downloads_;
   ServerStores stores_{core_};
+  ServerDrains drains_{core_, stores_};
 };
 
 }  // namespace kedge::buffer

@@ -26,6 +26,12 @@ struct OwnerOptions {
   uint64_t quota_bytes = 0;  // 0: none
 };
 
+// The operator's word: what the owner has may be drained there, and below.
+struct DrainPlace {
+  std::string owner;
+  std::string place;  // a folder, or s3://BUCKET[/PREFIX]
+};
+
 struct ServerOptions {
   std::string name;             // by which clients find it
   std::string path;             // of its files; this process's alone
@@ -36,7 +42,10 @@ struct ServerOptions {
   std::vector<OwnerOptions> owners;
   std::string provider = "tcp";
   std::string interface_address;
-  std::string boot = os::BootId();  // what was written and not synced is there as long as it is the same
+  std::vector<DrainPlace> drains;
+  uint32_t drain_threads = 2;                       // stores that are drained at a time
+  Duration drain_retry = std::chrono::seconds(30);  // after what failed
+  std::string boot = os::BootId();                  // what was written and not synced is there as long as it is the same
 };
 
 struct Owner {

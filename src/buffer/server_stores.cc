@@ -145,7 +145,9 @@ void ServerStores::OnRequest(const net::Peer& client, Owner& owner, const StoreR
     case StoreOperation::kReplace: return OnPut(client, owner, request, *store, std::move(answer));
     case StoreOperation::kRemove:
     case StoreOperation::kRemoveFolder:
-    case StoreOperation::kRemoveTemporary: return OnRemoval(owner, request, *store, std::move(answer));
+    case StoreOperation::kRemoveTemporary:
+      return QueueRemoval(owner, request, *store,
+                          [this, answer = std::move(answer)](const StoreReply& reply) { Reply(answer, reply); });
     case StoreOperation::kSpace: return OnSpace(owner, *store, std::move(answer));
     default: break;
   }
@@ -453,9 +455,11 @@ void ServerStores::OnPut(const net::Peer& client, Owner& owner, const StoreReque
   if (!reserved.ok()) return Reply(answer, Said(reserved));
   const std::string path = os::JoinPath(owner.folder->StorePath(request.store), request.key);
   core_.Background([this, client, store, path, request] { return PutIt(client, *store, path, request); },
-                   [this, bytes, &owner, answer = std::move(answer)](Outcome outcome) {
+                   [this, bytes, &owner, request, answer = std::move(answer)](Outcome outcome) {
                      os::KillPoint("buffer-store-recorded");
                      core_.Release(owner, outcome.reply.status.ok() ? outcome.bytes : bytes);
+                     if (outcome.reply.status.ok() && os::BaseName(request.key) == "version")
+                       version_is_put_(owner, request.store);
                      Reply(answer, std::move(outcome.reply));
                    });
 }
@@ -482,10 +486,17 @@ ServerStores::Outcome ServerStores::PutIt(const net::Peer& client, Store& store,
   return {Said(store.Replace(request.key, content, OwnerOf(request), FoldersOf(request))), before};
 }
 
-void ServerStores::OnRemoval(Owner& owner, const StoreRequest& request, const StorePointer& store, net::Answer answer) {
+void ServerStores::Remove(Owner& owner, const StoreRequest& request, std::function<void(const StoreReply&)> done) {
+  const Result<StorePointer> store = Find(owner, request);
+  if (!store.ok()) return done(Said(store.status()));
+  QueueRemoval(owner, request, *store, std::move(done));
+}
+
+void ServerStores::QueueRemoval(Owner& owner, const StoreRequest& request, const StorePointer& store,
+                                std::function<void(const StoreReply&)> done) {
   const bool is_temporary = request.operation == StoreOperation::kRemoveTemporary;
   const std::string path = os::JoinPath(owner.folder->StorePath(request.store), is_temporary ? request.other : request.key);
-  owner.removals.push_back([this, request, store, path, is_temporary, &owner, answer = std::move(answer)] {
+  owner.removals.push_back([this, request, store, path, is_temporary, &owner, done = std::move(done)] {
     core_.Background(
         [this, request, store, path, is_temporary] {
           Outcome outcome;
@@ -502,7 +513,7 @@ void ServerStores::OnRemoval(Owner& owner, const StoreRequest& request, const St
                                               : store->RemoveFolder(request.key, request.other, OwnerOf(request)));
           return outcome;
         },
-        [this, path, &owner, answer](Outcome outcome) {
+        [this, path, &owner, done](const Outcome& outcome) {
           os::KillPoint("buffer-store-removed");
           if (outcome.reply.status.ok()) {
             const auto own = counted_.find(path);
@@ -510,7 +521,7 @@ void ServerStores::OnRemoval(Owner& owner, const StoreRequest& request, const St
             std::erase_if(counted_,
                           [&](const auto& entry) { return entry.first == path || entry.first.starts_with(path + '/'); });
           }
-          Reply(answer, std::move(outcome.reply));
+          done(outcome.reply);
           owner.removals.pop_front();
           NextRemoval(owner);
         });

@@ -35,6 +35,10 @@ class ServerStores {
   void OnWrite(const net::Peer& client, Owner& owner, const WriteRequest& request, net::Answer answer);
   void OnRead(const net::Peer& client, const StoreReadRequest& request, net::Answer answer);
   void OnLeft(const net::Peer& client);
+  // For the server itself: a removal, in the order of the owner's others.
+  void Remove(Owner& owner, const StoreRequest& request, std::function<void(const StoreReply&)> done);
+  // Called when a version record was put into one of the owner's stores.
+  void WhenVersionIsPut(std::function<void(Owner&, const std::string& store)> call) { version_is_put_ = std::move(call); }
   // Ends what waits for a client.
   void Cancel();
   size_t open_count() const { return open_.size(); }
@@ -71,7 +75,8 @@ class ServerStores {
   Outcome OpenIt(Store& store, const std::string& root, const StoreRequest& request, Open* open) const;
   void OnPut(const net::Peer& client, Owner& owner, const StoreRequest& request, const StorePointer& store, net::Answer answer);
   Outcome PutIt(const net::Peer& client, Store& store, const std::string& path, const StoreRequest& request);
-  void OnRemoval(Owner& owner, const StoreRequest& request, const StorePointer& store, net::Answer answer);
+  void QueueRemoval(Owner& owner, const StoreRequest& request, const StorePointer& store,
+                    std::function<void(const StoreReply&)> done);
   void NextRemoval(Owner& owner);
   void OnPublish(const net::Peer& client, Owner& owner, const StoreRequest& request, net::Answer answer);
   void OnFlush(const Key& key, const StoreRequest& request, net::Answer answer);
@@ -90,7 +95,8 @@ class ServerStores {
   std::map<std::string, std::shared_ptr<Store>> stores_;  // by path and making
   std::map<Key, Opened> open_;
   std::map<std::string, uint64_t> counted_;  // bytes of what is being written, by its path
-  std::mutex large_record_;                  // one at a time is in memory
+  std::function<void(Owner&, const std::string& store)> version_is_put_;
+  std::mutex large_record_;  // one at a time is in memory
   std::atomic<bool> cancelled_{false};
 };
 

@@ -54,8 +54,9 @@ enum class StoreOperation : uint8_t {
   kAge,               // key, owner; seconds come back
   kSpace,             // number (in all) and free_bytes come back
   kPlace,             // text comes back
+  kDrainTo,           // other (a store, as ResolveStorePath says it): versions of this one are brought there
 };
-inline constexpr StoreOperation kStoreOperationLast = StoreOperation::kPlace;
+inline constexpr StoreOperation kStoreOperationLast = StoreOperation::kDrainTo;
 
 // store/posix/posix_folders.h has the meaning.
 inline constexpr uint8_t kMakingLast = 2;

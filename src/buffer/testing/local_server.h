@@ -1,9 +1,11 @@
 // A burst buffer in the test's process, with one owner, over loopback; and stores on it.
 #pragma once
 
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "buffer/server.h"
 #include "net/secret_file.h"
@@ -22,6 +24,7 @@ class LocalServer {
     uint64_t quota_bytes = 0;
     uint64_t memory_bytes = uint64_t{32} << 20;
     std::string path = {};  // of its files; empty: in the temporary folder
+    std::vector<DrainPlace> drains = {};
   };
   // Aborts where it cannot start. `fs` outlives it.
   explicit LocalServer(os::FileSystem& fs = os::PrivateFileSystem()) : LocalServer(fs, Options()) {}
@@ -32,6 +35,8 @@ class LocalServer {
   }
   ~LocalServer() { Stop(); }
 
+  // To drain, from the next start on.
+  void Forbid() { options_.drains.clear(); }
   // After a crash of its machine, which has left that of its disk.
   void StartOn(os::FileSystem& fs) {
     fs_ = &fs;
@@ -48,6 +53,8 @@ class LocalServer {
     options.memory_bytes = options_.memory_bytes;
     options.owners = {{"alice", secret_, options_.quota_bytes}};
     options.interface_address = "127.0.0.1";
+    options.drains = options_.drains;
+    options.drain_retry = std::chrono::milliseconds(50);
     options.boot = "boot " + std::to_string(boot_);
     auto server = BufferServer::Start(std::move(options), *loop_, *fs_);
     if (!server.ok()) std::fprintf(stderr, "%s\n", server.status().ToString().c_str());
@@ -73,6 +80,12 @@ class LocalServer {
                               RootMaking making = RootMaking::kLast) const {
     return MakeBufferStore(Location(store), making, {.patience = patience});
   }
+  // Its state, as operators see it.
+  std::string Describe() const {
+    std::promise<std::string> said;
+    loop_->Post([&] { said.set_value(ToText(server_->Describe())); });
+    return said.get_future().get();
+  }
   // What the owner's files take.
   uint64_t UsedBytes() const {
     ClientOptions options{"fast", root_.path(), "alice", secret_, "tcp", "127.0.0.1"};
@@ -82,7 +95,7 @@ class LocalServer {
  private:
   os::testing::TemporaryFolder root_;
   os::FileSystem* fs_;
-  const Options options_;
+  Options options_;
   net::Secret secret_;
   int boot_ = 0;
   std::unique_ptr<os::EventLoop> loop_;

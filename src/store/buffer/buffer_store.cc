@@ -73,6 +73,8 @@ class BufferStore final : public Store {
     return StoreSpace{reply.number, reply.free_bytes};
   }
 
+  Status DrainTo(const std::string& target) { return Do({.operation = StoreOperation::kDrainTo, .other = target}).status(); }
+
  private:
   Result<StoreReply> Do(StoreRequest request) { return link_.Ask(std::move(request), Link::Repeat::kYes); }
   Status Put(StoreOperation operation, const std::string& key, ByteSpan bytes, const TemporaryOwner& owner, Folders folders);
@@ -241,6 +243,10 @@ Result<std::vector<Temporary>> BufferStore::ListTemporaries(const std::string& f
 
 std::unique_ptr<Store> MakeBufferStore(const StoreLocation& location, RootMaking making, const LinkOptions& options) {
   return std::make_unique<BufferStore>(location, making, options);
+}
+
+Status DrainTo(Store& store, const std::string& target) {
+  return dynamic_cast<BufferStore&>(store).DrainTo(target);
 }
 
 }  // namespace kedge::buffer

@@ -1,0 +1,180 @@
+#include "buffer/drain.h"
+
+#include <algorithm>
+
+#include "base/byte_size.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "buffer/files.h"
+#include "os/files/files.h"
+#include "store/drained/drained_store.h"
+#include "store/keys.h"
+#include "store/places/make_store.h"
+#include "store/temporary_tag.h"
+
+namespace kedge::buffer {
+namespace {
+
+using State = BufferedGeneration::State;
+
+constexpr int kDoublingsMax = 6;
+constexpr double kNsPerSecond = 1e9;
+
+std::shared_ptr<Store> OpenStoreAt(os::FileSystem& fs, const std::string& path, bool direct) {
+  PosixStoreOptions options;
+  options.path = path;
+  options.direct = direct;
+  // Neither is made here: the clients make both.
+  options.making = RootMaking::kNever;
+  return MakeStore(fs, options);
+}
+
+}  // namespace
+
+StoreDrain::StoreDrain(os::FileSystem& fs, StoreDrainOptions options, const std::atomic<bool>& stopping)
+    : fs_(fs),
+      options_(std::move(options)),
+      stopping_(stopping),
+      source_(OpenStoreAt(fs, options_.path, true)),
+      target_(OpenStoreAt(os::SystemFileSystem(), options_.target, false)),
+      view_(MakeDrainedStore(source_, target_)) {}
+
+DrainReport StoreDrain::Step() {
+  DrainReport report;
+  const int64_t begin_ns = SystemClock().NowNs();
+  const Status worked = Work(&report);
+  report.seconds = static_cast<double>(SystemClock().NowNs() - begin_ns) / kNsPerSecond;
+  if (!worked.ok()) report.error = worked.ToString();
+  for (const auto& [generation, failure] : failures_) {
+    if (report.error.empty()) report.error = failure.error;
+  }
+  report.has_failed = !report.error.empty();
+  if (!stopping_) Say(report.error);
+  return report;
+}
+
+Status StoreDrain::Work(DrainReport* report) {
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<StoreEntry> root, ListIfThere(*source_, ""));
+  if (root.empty()) return Status::Ok();
+  KEDGE_RETURN_IF_ERROR(FindOwnTemporaries(report));
+  MirrorOptions options;
+  options.piece_bytes = options_.piece_bytes;
+  options.goes_on = [this] { return !stopping_; };
+  KEDGE_ASSIGN_OR_RETURN(const Mirror mirror, Mirror::Open(*source_, *target_, *view_, options_.owner, options));
+  KEDGE_ASSIGN_OR_RETURN(std::vector<BufferedGeneration> listed, mirror.List());
+  std::set<Generation> here;
+  for (const BufferedGeneration& one : listed) {
+    here.insert(one.generation);
+    if (!one.problem.empty()) report->error = one.problem;
+  }
+  std::erase_if(brought_, [&](const Generation& one) { return !here.contains(one); });
+  std::erase_if(failures_, [&](const auto& one) { return !here.contains(one.first); });
+  BringFirst(mirror, listed, report);
+  CountWaiting(listed, report);
+  return FindNeedless(mirror, listed, report);
+}
+
+Status StoreDrain::FindOwnTemporaries(DrainReport* report) {
+  if (looked_for_temporaries_) return Status::Ok();
+  const auto found = source_->ListTemporaries("", options_.owner);
+  KEDGE_RETURN_IF_ERROR(found.status());
+  looked_for_temporaries_ = true;
+  const std::string own = MakeTemporaryTag(options_.owner);
+  for (const Temporary& one : *found) {
+    if (one.tag == own) report->temporaries.push_back(one.handle);
+  }
+  return Status::Ok();
+}
+
+// Those that fail are passed over.
+void StoreDrain::BringFirst(const Mirror& mirror, std::vector<BufferedGeneration>& listed, DrainReport* report) {
+  for (BufferedGeneration& one : listed) {
+    if (one.state != State::kWaits || stopping_) continue;
+    const auto failure = failures_.find(one.generation);
+    if (failure != failures_.end() && SystemClock().NowNs() < failure->second.not_before_ns) continue;
+    if (report->drained_versions > 0) {
+      report->is_due = true;
+      return;
+    }
+    uint64_t bytes = 0;
+    const Status brought = mirror.Bring(one.generation, &bytes);
+    if (brought.ok()) {
+      OnSuccess(one.generation);
+      one.state = State::kBrought;
+      report->drained_versions = 1;
+      report->drained_bytes = bytes;
+    } else if (brought.code() == Code::kNotFound) {
+      one.state = State::kUnderWay;  // or removed
+      failures_.erase(one.generation);
+    } else if (!stopping_) {
+      OnFailure(one.generation, brought);
+    }
+  }
+}
+
+Status StoreDrain::FindNeedless(const Mirror& mirror, const std::vector<BufferedGeneration>& listed, DrainReport* report) {
+  // `listed` has the newest last.
+  std::map<std::pair<std::string, std::string>, const BufferedGeneration*> newest;
+  for (const BufferedGeneration& one : listed) {
+    if (one.state == State::kBrought) newest[{one.generation.job, one.generation.name}] = &one;
+  }
+  for (const BufferedGeneration& one : listed) {
+    if (stopping_) break;
+    bool is_needless = false;
+    if (one.state == State::kBrought) {
+      const Status rest = BringRest(mirror, one.generation);
+      is_needless = rest.ok() && newest.at({one.generation.job, one.generation.name}) != &one;
+      if (!rest.ok() && !stopping_ && rest.code() != Code::kNotFound) OnFailure(one.generation, rest);
+    } else if (one.state == State::kEmptied) {
+      KEDGE_ASSIGN_OR_RETURN(is_needless, mirror.HasObjectsOf(one.generation));
+    }
+    if (is_needless) report->folders.push_back(keys::GenerationFolder(one.generation));
+  }
+  return Status::Ok();
+}
+
+// Of one whose version record this process did not bring: a predecessor did, or a client that did not reach the buffer.
+Status StoreDrain::BringRest(const Mirror& mirror, const Generation& generation) {
+  if (brought_.contains(generation)) return Status::Ok();
+  const auto failure = failures_.find(generation);
+  if (failure != failures_.end() && SystemClock().NowNs() < failure->second.not_before_ns)
+    return {Code::kUnavailable, failure->second.error};
+  uint64_t bytes = 0;
+  KEDGE_RETURN_IF_ERROR(mirror.Bring(generation, &bytes));
+  OnSuccess(generation);
+  return Status::Ok();
+}
+
+void StoreDrain::CountWaiting(const std::vector<BufferedGeneration>& listed, DrainReport* report) const {
+  for (const BufferedGeneration& one : listed) {
+    if (one.state != State::kWaits) continue;
+    ++report->waiting_versions;
+    const auto bytes = BytesBelow(fs_, os::JoinPath(options_.path, keys::GenerationFolder(one.generation)));
+    report->waiting_bytes += bytes.ok() ? *bytes : 0;
+  }
+}
+
+void StoreDrain::OnSuccess(const Generation& generation) {
+  brought_.insert(generation);
+  failures_.erase(generation);
+}
+
+void StoreDrain::OnFailure(const Generation& generation, const Status& failed) {
+  Failure& failure = failures_[generation];
+  failure.error = failed.ToString();
+  const Duration pause = options_.retry * (1 << std::min(failure.tries, kDoublingsMax));
+  failure.not_before_ns = SystemClock().NowNs() + pause.count();
+  ++failure.tries;
+}
+
+void StoreDrain::Say(const std::string& error) {
+  if (error == said_) return;
+  if (error.empty()) {
+    LogInfo("buffer", "{} is drained to {} again", options_.what, options_.target);
+  } else {
+    LogWarning("buffer", "{} is not drained to {}: {}; it is tried again", options_.what, options_.target, error);
+  }
+  said_ = error;
+}
+
+}  // namespace kedge::buffer
