@@ -17,7 +17,8 @@ namespace {
 
 using State = BufferedGeneration::State;
 
-constexpr int kDoublingsMax = 6;
+constexpr int kDoublingsMax = 8;       // of one version: all of it is read before each try
+constexpr int kDoublingsOfAllMax = 5;  // of what costs a look
 constexpr double kNsPerSecond = 1e9;
 
 std::shared_ptr<Store> OpenStoreAt(os::FileSystem& fs, const std::string& path, bool direct) {
@@ -44,13 +45,32 @@ DrainReport StoreDrain::Step() {
   const int64_t begin_ns = SystemClock().NowNs();
   const Status worked = Work(&report);
   report.seconds = static_cast<double>(SystemClock().NowNs() - begin_ns) / kNsPerSecond;
-  if (!worked.ok()) report.error = worked.ToString();
-  for (const auto& [generation, failure] : failures_) {
-    if (report.error.empty()) report.error = failure.error;
+  if (worked.ok()) {
+    failure_ = {};
+  } else {
+    OnFailure(worked, kDoublingsOfAllMax, &failure_);
   }
-  report.has_failed = !report.error.empty();
+  AddFailures(&report);
   if (!stopping_) Say(report.error);
   return report;
+}
+
+void StoreDrain::AddFailures(DrainReport* report) const {
+  const int64_t now_ns = SystemClock().NowNs();
+  std::vector<const Failure*> all;
+  if (failure_.tries > 0) all.push_back(&failure_);
+  for (const auto& [generation, failure] : failures_) all.push_back(&failure);
+  if (all.empty()) return;
+  report->has_failed = true;
+  report->error = all.front()->error;
+  const auto earlier = [](const Failure* a, const Failure* b) { return a->not_before_ns < b->not_before_ns; };
+  // Not earlier than where nothing can be asked.
+  const int64_t next_ns = failure_.tries > 0 ? failure_.not_before_ns : (*std::ranges::min_element(all, earlier))->not_before_ns;
+  report->pause = Duration(std::max<int64_t>(next_ns - now_ns, 0));
+}
+
+bool StoreDrain::Failure::IsOver() const {
+  return SystemClock().NowNs() >= not_before_ns;
 }
 
 Status StoreDrain::Work(DrainReport* report) {
@@ -65,7 +85,7 @@ Status StoreDrain::Work(DrainReport* report) {
   std::set<Generation> here;
   for (const BufferedGeneration& one : listed) {
     here.insert(one.generation);
-    if (!one.problem.empty()) report->error = one.problem;
+    if (!one.problem.empty() && !failures_.contains(one.generation)) OnFailure(one.generation, {Code::kUnsupported, one.problem});
   }
   std::erase_if(brought_, [&](const Generation& one) { return !here.contains(one); });
   std::erase_if(failures_, [&](const auto& one) { return !here.contains(one.first); });
@@ -91,7 +111,7 @@ void StoreDrain::BringFirst(const Mirror& mirror, std::vector<BufferedGeneration
   for (BufferedGeneration& one : listed) {
     if (one.state != State::kWaits || stopping_) continue;
     const auto failure = failures_.find(one.generation);
-    if (failure != failures_.end() && SystemClock().NowNs() < failure->second.not_before_ns) continue;
+    if (failure != failures_.end() && !failure->second.IsOver()) continue;
     if (report->drained_versions > 0) {
       report->is_due = true;
       return;
@@ -124,7 +144,8 @@ Status StoreDrain::FindNeedless(const Mirror& mirror, const std::vector<Buffered
     if (one.state == State::kBrought) {
       const Status rest = BringRest(mirror, one.generation);
       is_needless = rest.ok() && newest.at({one.generation.job, one.generation.name}) != &one;
-      if (!rest.ok() && !stopping_ && rest.code() != Code::kNotFound) OnFailure(one.generation, rest);
+      const bool has_failed = !rest.ok() && rest.code() != Code::kBusy && rest.code() != Code::kNotFound;
+      if (has_failed && !stopping_) OnFailure(one.generation, rest);
     } else if (one.state == State::kEmptied) {
       KEDGE_ASSIGN_OR_RETURN(is_needless, mirror.HasObjectsOf(one.generation));
     }
@@ -137,8 +158,7 @@ Status StoreDrain::FindNeedless(const Mirror& mirror, const std::vector<Buffered
 Status StoreDrain::BringRest(const Mirror& mirror, const Generation& generation) {
   if (brought_.contains(generation)) return Status::Ok();
   const auto failure = failures_.find(generation);
-  if (failure != failures_.end() && SystemClock().NowNs() < failure->second.not_before_ns)
-    return {Code::kUnavailable, failure->second.error};
+  if (failure != failures_.end() && !failure->second.IsOver()) return {Code::kBusy, "it is not tried yet"};
   uint64_t bytes = 0;
   KEDGE_RETURN_IF_ERROR(mirror.Bring(generation, &bytes));
   OnSuccess(generation);
@@ -160,11 +180,14 @@ void StoreDrain::OnSuccess(const Generation& generation) {
 }
 
 void StoreDrain::OnFailure(const Generation& generation, const Status& failed) {
-  Failure& failure = failures_[generation];
-  failure.error = failed.ToString();
-  const Duration pause = options_.retry * (1 << std::min(failure.tries, kDoublingsMax));
-  failure.not_before_ns = SystemClock().NowNs() + pause.count();
-  ++failure.tries;
+  OnFailure(failed, kDoublingsMax, &failures_[generation]);
+}
+
+void StoreDrain::OnFailure(const Status& failed, int doublings_max, Failure* failure) const {
+  failure->error = failed.ToString();
+  const Duration pause = options_.retry * (1 << std::min(failure->tries, doublings_max));
+  failure->not_before_ns = SystemClock().NowNs() + pause.count();
+  ++failure->tries;
 }
 
 void StoreDrain::Say(const std::string& error) {

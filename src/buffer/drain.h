@@ -4,8 +4,8 @@
 // The newest version that was brought stays for restarts, until the next one is. Objects of versions that were removed, and that
 // others need, stay until the store has them.
 //
-// What fails is tried again later: after a pause that doubles for each version, at once for a store that cannot be asked. The log
-// says each cause once, and once that it is over.
+// What fails is tried again, after a pause that doubles: one version, or all of them where the store behind cannot be asked. The
+// log says each cause once, and once that it is over.
 #pragma once
 
 #include <atomic>
@@ -23,12 +23,12 @@
 namespace kedge::buffer {
 
 struct StoreDrainOptions {
-  std::string path;                           // of the store's files here
-  std::string target;                         // as MakeStore takes it
-  std::string what;                           // for the log: whose store it is
-  TemporaryOwner owner;                       // the server
-  Duration retry = std::chrono::seconds(30);  // the first pause
-  uint64_t piece_bytes = uint64_t{8} << 20;   // twice so much is in memory
+  std::string path;                          // of the store's files here
+  std::string target;                        // as MakeStore takes it
+  std::string what;                          // for the log: whose store it is
+  TemporaryOwner owner;                      // the server
+  Duration retry = std::chrono::seconds(1);  // the first pause
+  uint64_t piece_bytes = uint64_t{8} << 20;  // twice so much is in memory
 };
 
 // What one step has come to.
@@ -36,6 +36,7 @@ struct DrainReport {
   bool has_failed = false;  // something: `error` says what
   std::string error;        // the last one that is not over
   bool is_due = false;      // there is more to do at once
+  Duration pause{};         // has_failed: after that
   uint64_t waiting_versions = 0;
   uint64_t waiting_bytes = 0;
   uint64_t drained_versions = 0;  // by this step
@@ -60,6 +61,7 @@ class StoreDrain {
     std::string error;
     int tries = 0;
     int64_t not_before_ns = 0;
+    bool IsOver() const;
   };
 
   Status Work(DrainReport* report);
@@ -70,8 +72,10 @@ class StoreDrain {
   Status BringRest(const Mirror& mirror, const Generation& generation);
   void CountWaiting(const std::vector<BufferedGeneration>& listed, DrainReport* report) const;
   uint64_t BytesOf(const Generation& generation) const;
+  void OnFailure(const Status& failed, int doublings_max, Failure* failure) const;
   void OnFailure(const Generation& generation, const Status& failed);
   void OnSuccess(const Generation& generation);
+  void AddFailures(DrainReport* report) const;
   // Says it, when it is another than the last one.
   void Say(const std::string& error);
 
@@ -83,6 +87,7 @@ class StoreDrain {
   std::unique_ptr<Store> view_;   // of both
   std::set<Generation> brought_;  // by this process, and still here
   std::map<Generation, Failure> failures_;
+  Failure failure_;  // of all
   std::string said_;
   bool looked_for_temporaries_ = false;
 };

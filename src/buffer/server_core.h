@@ -43,9 +43,9 @@ struct ServerOptions {
   std::string provider = "tcp";
   std::string interface_address;
   std::vector<DrainPlace> drains;
-  uint32_t drain_threads = 2;                       // stores that are drained at a time
-  Duration drain_retry = std::chrono::seconds(30);  // after what failed
-  std::string boot = os::BootId();                  // what was written and not synced is there as long as it is the same
+  uint32_t drain_threads = 2;                      // stores that are drained at a time
+  Duration drain_retry = std::chrono::seconds(1);  // after what failed
+  std::string boot = os::BootId();                 // what was written and not synced is there as long as it is the same
 };
 
 struct Owner {

@@ -28,18 +28,13 @@ Status ServerDrains::Start(std::map<std::string, Owner>& owners) {
     KEDGE_ASSIGN_OR_RETURN(const auto noted, owner.folder->ReadDrains());
     for (const auto& [store, target] : noted) Begin(owner, store, target);
   }
-  timer_ = core_.loop.AddPeriodic(core_.options.drain_retry, [this] {
-    for (const auto& [key, drained] : drained_) {
-      if (drained.last.has_failed || drained.last.waiting_versions > 0) Run(key);
-    }
-  });
   return Status::Ok();
 }
 
 void ServerDrains::Stop() {
   stopping_ = true;
   workers_.reset();
-  core_.loop.CancelTimer(timer_);
+  for (const auto& [key, drained] : drained_) core_.loop.CancelTimer(drained.timer);
 }
 
 Result<std::string> ServerDrains::Allowed(const Owner& owner, const std::string& target) const {
@@ -63,9 +58,11 @@ void ServerDrains::OnDrainTo(Owner& owner, const StoreRequest& request, net::Ans
   if (!named.ok()) return Reply(answer, named);
   const Result<std::string> allowed = Allowed(owner, request.other);
   if (!allowed.ok()) return Reply(answer, allowed.status());
+  const auto known = drained_.find({owner.options.name, request.store});
+  // Programs say it from time to time.
+  if (known != drained_.end() && known->second.target == request.other) return Reply(answer, Status::Ok());
   const auto is_of_owner = [&](const auto& entry) { return entry.second.owner == &owner; };
-  const bool is_known = drained_.contains({owner.options.name, request.store});
-  if (!is_known && std::ranges::count_if(drained_, is_of_owner) >= kDrainedOfOwnerMax)
+  if (known == drained_.end() && std::ranges::count_if(drained_, is_of_owner) >= kDrainedOfOwnerMax)
     return Reply(answer, Status(Code::kNoSpace, fmt::format("owner {} has {} stores that are drained already", owner.options.name,
                                                             kDrainedOfOwnerMax)));
   core_.Background(
@@ -153,7 +150,9 @@ void ServerDrains::RemoveThen(const Key& key, const DrainReport& report) {
 void ServerDrains::EndRun(const Key& key) {
   Drained& drained = drained_.at(key);
   drained.runs = false;
-  if (drained.again || drained.last.is_due) Run(key);
+  if (drained.again || drained.last.is_due) return Run(key);
+  core_.loop.CancelTimer(drained.timer);
+  if (drained.last.has_failed) drained.timer = core_.loop.AddTimer(drained.last.pause, [this, key] { Run(key); });
 }
 
 Json ServerDrains::Describe(const Owner& owner) const {

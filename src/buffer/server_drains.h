@@ -1,9 +1,9 @@
 // Which of the owners' stores are drained to where, and when: what clients say with kDrainTo, held against what the operator
 // allows, noted in the owner's folder, and done step by step (drain.h) by threads of their own.
 //
-// A store is looked at when the server starts, when its clients say where it is drained to, when a version record was put into
-// it, and from time to time as long as something waits. At most one thread works on a store. What is of no use any more the
-// server's own removals take, which count it.
+// A store is looked at when the server starts, when its clients first say where it is drained to, when a version record was put
+// into it, and after what has failed. At most one thread works on a store. What is of no use any more the server's own removals
+// take, which count it.
 //
 // The event loop's thread owns what is here.
 #pragma once
@@ -45,6 +45,7 @@ class ServerDrains {
     std::shared_ptr<StoreDrain> drain;  // null: the operator does not allow it any more
     bool runs = false;
     bool again = false;  // something has come since it began
+    os::EventLoop::TimerId timer = 0;
     DrainReport last;
     uint64_t drained_versions = 0;  // since the start
     uint64_t drained_bytes = 0;
@@ -64,7 +65,6 @@ class ServerDrains {
   std::map<std::string, std::vector<std::string>> places_;  // allowed, by owner
   std::map<Key, Drained> drained_;
   std::atomic<bool> stopping_{false};
-  os::EventLoop::TimerId timer_ = 0;
   std::unique_ptr<Workers> workers_;  // goes first
 };
 

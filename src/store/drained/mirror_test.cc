@@ -349,7 +349,7 @@ TEST_F(MirrorTest, WhatARemovedVersionReferredToGoesWithIt) {
   ASSERT_TRUE(TakeOnTop(catalog_, At(2), At(1)).ok());
   ASSERT_TRUE(RemoveVersion(catalog_, At(1), {}).ok());
   Take(3);
-  const Removal removal = [&](const Catalog& catalog) { return ApplyRetention(catalog, "job", "grid", {.keep = 1}, nullptr); };
+  const Removal removal = [&](const Catalog& catalog) { return ApplyRetention(catalog, "job", "grid", {1, {}}, nullptr); };
   RemoveAtEachCall(disks_, At(2), removal, [&](const Sight& sight, const Status&) {
     for (const int64_t version : {1, 2})
       EXPECT_EQ(sight.store->List(keys::GenerationFolder(At(version))).status().code(), Code::kNotFound) << version;

@@ -14,11 +14,13 @@ std::unique_ptr<Store> MakeStore(os::FileSystem& file_system, const PosixStoreOp
     KEDGE_CHECK(place.ok());
     if (place->drain.empty()) return buffer::MakeBufferStore(*place, options.making);
     // Who made the store made nothing on the buffer. Where the buffer is away, the store is near.
-    std::unique_ptr<Store> buffer =
+    const std::shared_ptr<Store> buffer =
         buffer::MakeBufferStore(*place, RootMaking::kParents, {.patience = std::chrono::seconds(3)});
     PosixStoreOptions of_store = options;
     of_store.path = place->drain;
-    return MakeDrainedStore(std::move(buffer), MakeStore(file_system, of_store));
+    DrainedStoreOptions of_both;
+    of_both.begin = [buffer, target = place->drain] { return buffer::DrainTo(*buffer, target); };
+    return MakeDrainedStore(buffer, MakeStore(file_system, of_store), of_both);
   }
   const Result<s3::Location> location = s3::ParseLocation(options.path, s3::ProcessEnvironment);
   KEDGE_CHECK(location.ok());
