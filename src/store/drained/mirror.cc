@@ -274,7 +274,8 @@ Status Carrier::PutRecord(const std::string& key, const Buffer& bytes) {
   if (put.code() != Code::kAlreadyExists) return put;
   KEDGE_ASSIGN_OR_RETURN(const Buffer there, to().Get(key, kSmallRecordBytesMax));
   // The target's version record may name what is there.
-  if (there == bytes || in_target_) return to().EnsureDurable(std::span(&key, 1));
+  const bool is_named = in_target_ || to().Stamp(keys::VersionKey(generation_)).ok();
+  if (there == bytes || is_named) return to().EnsureDurable(std::span(&key, 1));
   return to().Replace(key, bytes, target_.owner(), Folders::kMustExist);
 }
 

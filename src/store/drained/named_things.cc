@@ -3,6 +3,7 @@
 #include <set>
 #include <vector>
 
+#include "base/crc32c.h"
 #include "os/files/files.h"
 #include "store/keys.h"
 #include "store/versions.h"
@@ -27,8 +28,12 @@ Status CheckPart(Store& store, ByteSpan record) {
 
 Status CheckVersion(Store& store, ByteSpan record) {
   KEDGE_ASSIGN_OR_RETURN(const VersionRecord version, DecodeVersionRecord(record));
-  for (const PartEntry& part : version.parts)
-    KEDGE_RETURN_IF_ERROR(store.Stamp(keys::PartKey(version.generation, part.first_rank, part.images)).status());
+  for (const PartEntry& part : version.parts) {
+    const std::string key = keys::PartKey(version.generation, part.first_rank, part.images);
+    KEDGE_ASSIGN_OR_RETURN(const Buffer there, store.Get(key, kSmallRecordBytesMax));
+    if (crc32c::Compute(there.data(), there.size()) != part.record_crc32c)
+      return {Code::kNotFound, key + " is there as another one"};
+  }
   return Status::Ok();
 }
 
