@@ -129,7 +129,14 @@ void CheckpointBench::TakeCheckpoint(bool counted) {
   const double start = Now();
   Check(kedge_checkpoint(context_, kName, version_, 0), "checkpoint");
   const double blocked = Now() - start;
-  double durable = -1;
+  double durable = -1, on_buffer = -1;
+  // A burst buffer lies before the store.
+  const bool has_buffer = options_.wait && options_.store.find("drain=") != std::string::npos;
+  if (has_buffer) {
+    Check(kedge_wait(context_, kName, version_, KEDGE_LEVEL_BUFFER, -1), "wait");
+    MPI_Barrier(MPI_COMM_WORLD);
+    on_buffer = Slowest(Now() - start);
+  }
   if (options_.wait) {
     Check(kedge_wait(context_, kName, version_, KEDGE_LEVEL_STORE, -1), "wait");
     MPI_Barrier(MPI_COMM_WORLD);
@@ -138,6 +145,7 @@ void CheckpointBench::TakeCheckpoint(bool counted) {
   const double slowest = Slowest(blocked);
   const std::string prefix = counted ? "" : "first_";
   report_.Add(prefix + "blocked_seconds", slowest);
+  if (has_buffer) report_.Add(prefix + "buffer_seconds", on_buffer);
   if (options_.wait) report_.Add(prefix + "durable_seconds", durable);
 }
 
