@@ -62,6 +62,7 @@ def _version(name: str, version: int, attempt: int, at: int, ranks: int, nodes: 
     if version % 20 == 0:
         made.reached["node"] = Moment(made.captured.at_ns + int(SECOND * dice.uniform(1.0, 2.0)), SECOND)
     if version % 30 == 0 or dice.random() < 0.5:
+        made.reached["buffer"] = Moment(made.captured.at_ns + 3 * SECOND, SECOND)
         made.reached["store"] = Moment(made.captured.at_ns + int(SECOND * dice.uniform(5.5, 8.0)))
     return made
 

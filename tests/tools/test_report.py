@@ -275,6 +275,24 @@ def test_a_look_of_another_agent_counts_anew() -> None:
         looks.take({"wall_time_ns": 40})
 
 
+def test_level_buffer_has_its_place_where_versions_reach_it() -> None:
+    job = job_of("climate", 4, 2, 6, 1)
+    found = Elements(page(job))
+    assert "Buffer" in found.texts and "reached level buffer" in found.texts
+    newest = job.versions[0]
+    assert newest.captured
+    newest.reached = {level: newest.captured for level in ("local", "node", "buffer")}
+    assert newest.level == "buffer", "it is safer than on nodes, and not in the store yet"
+    del newest.reached["buffer"]
+    newest.reached_unseen = ["buffer"]
+    assert newest.level == "buffer" and "Buffer" in Elements(page(job)).texts
+    for version in job.versions:
+        version.reached.pop("buffer", None)
+    newest.reached_unseen = []
+    bare = Elements(page(job)).texts
+    assert newest.level == "node" and "Store" in bare and "Buffer" not in bare and not any("level buffer" in text for text in bare)
+
+
 def fetch(url: str, host: str = "") -> tuple[int, str]:
     try:
         with urllib.request.urlopen(urllib.request.Request(url, headers={"Host": host} if host else {}), timeout=30) as answer:

@@ -60,7 +60,7 @@ def test_a_usual_job(browser: Browser, tmp_path: Path, window: tuple[int, int, s
     assert counted(browser, "#attempts .cap") == sum(attempt.state == "died" for attempt in job.attempts)
     shown = job.versions[:VERSIONS_MAX]
     assert counted(browser, "#versions .bar") == len(shown)
-    for level in ("local", "node", "store"):
+    for level in ("local", "node", "buffer", "store"):
         assert counted(browser, f"#versions .mark.{level}") == sum(level in version.reached for version in shown)
     newest = job.versions[0]
     ranks = f"#ranks-{newest.version}-{newest.attempt}-{newest.take}"

@@ -132,8 +132,8 @@ def versions_picture(job: Job) -> list[Content]:
         longest = max(seconds_between(min(ends), max(ends)) for version in shown if (ends := [moment.at_ns for moment in version.moments]))
         axis = axis_of_spans(longest)
         rows = [_version_row(version, axis) for version in shown]
-        levels = [level for level in LEVELS if any(level in version.reached for version in shown)]
-        keys = [("bar begun", "being captured"), *((level, f"reached level {level}") for level in levels)]
+        seen = [level for level in LEVELS if any(level in version.reached for version in shown)]
+        keys = [("bar begun", "being captured"), *((level, f"reached level {level}") for level in seen)]
         if any(moment.within_ns for version in shown for moment in version.reached.values()):
             keys.append(("bar store range", "between two looks"))
         which = f"the {len(shown)} newest of {len(timed)} versions" if len(timed) > len(shown) else count(len(shown), "version")
@@ -141,9 +141,11 @@ def versions_picture(job: Job) -> list[Content]:
         parts.append(figure("versions", description, [*rows, axis_row(axis)], key(*keys)))
     else:
         parts.append(tag("p", "Of no version it is known when it was captured or safe.", class_="quiet"))
-    head = ["Version", "State in the store", "Level", "Ranks", "Bytes", "Begun", "Captured", "Local", "Node", "Store", ""]
+    has_buffer = any("buffer" in (*version.reached, *version.reached_unseen) for version in job.versions)
+    levels = [level for level in LEVELS if has_buffer or level != "buffer"]
+    head = ["Version", "State in the store", "Level", "Ranks", "Bytes", "Begun", "Captured", *(level.capitalize() for level in levels), ""]
     body = [[tag("bdi", version.title), version.state or "not there", version.level or "none", str(version.ranks), size(version.bytes), told(version.started),
-             told(version.captured), *(told(version.reached.get(level), level in version.reached_unseen) for level in LEVELS), _notes_of(version)]
+             told(version.captured), *(told(version.reached.get(level), level in version.reached_unseen) for level in levels), _notes_of(version)]
             for version in job.versions]  # fmt: skip
     return [*parts, table(head, body, (3, 4), "All versions")]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-LEVELS = ("local", "node", "store")
+LEVELS = ("local", "node", "buffer", "store")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -83,13 +83,14 @@ def end_cap(axis: Axis, value: float, class_: str, title: str) -> Markup:
 
 
 def mark(axis: Axis, value: float, class_: str, title: str, *, middle: float = 13, radius: float = 5, stands_for: int = 1) -> Markup:
-    """A circle, for node a diamond, for store a square."""
+    """A circle, for node a diamond, for buffer an upright bar, for store a square."""
     shape = f"mark {class_}"
-    if class_ in ("node", "store", "back"):
-        side = 2 * radius * (0.86 if class_ == "store" else 0.78)
-        turned = " diamond" if class_ != "store" else ""
-        # A rectangle that is moved by half its side stands centred at a place in per cent.
-        inner = tag("rect", tag("title", title), class_=shape + turned, x=-side / 2, y=middle - side / 2, width=side, height=side, data_count=stands_for)
+    if class_ in ("node", "buffer", "store", "back"):
+        side = 2 * radius * (0.78 if class_ in ("node", "back") else 0.86)
+        turned = " diamond" if class_ in ("node", "back") else ""
+        width = side / 2 if class_ == "buffer" else side
+        # A rectangle that is moved by half its width stands centred at a place in per cent.
+        inner = tag("rect", tag("title", title), class_=shape + turned, x=-width / 2, y=middle - side / 2, width=width, height=side, data_count=stands_for)
         return tag("svg", inner, x=percent(axis.at(value)), y=0, width=1, height=1, overflow="visible", class_="at")
     return tag("circle", tag("title", title), class_=shape, cx=percent(axis.at(value)), cy=middle, r=radius, data_count=stands_for)
 

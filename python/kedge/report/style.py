@@ -9,12 +9,12 @@ STYLE = """
 :root {
   color-scheme: light dark;
   --page: #fbfbf9; --card: #ffffff; --ink: #1c2227; --quiet: #596570; --line: #dde2e6; --faint: #eef1f3;
-  --begun: #7c8a97; --local: #2f6fbf; --node: #b06f00; --store: #17805c; --bad: #bf3328; --back: #7a48b8; --lives: #17805c;
+  --begun: #7c8a97; --local: #2f6fbf; --node: #b06f00; --buffer: #a8487f; --store: #17805c; --bad: #bf3328; --back: #7a48b8; --lives: #17805c;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --page: #14181c; --card: #1b2025; --ink: #e4e9ed; --quiet: #9ba8b3; --line: #333c44; --faint: #252c32;
-    --begun: #8795a2; --local: #6aa7ee; --node: #dfa243; --store: #4dbb92; --bad: #ee7a6e; --back: #b58aea; --lives: #4dbb92;
+    --begun: #8795a2; --local: #6aa7ee; --node: #dfa243; --buffer: #d983b4; --store: #4dbb92; --bad: #ee7a6e; --back: #b58aea; --lives: #4dbb92;
   }
 }
 * { box-sizing: border-box; }
@@ -57,7 +57,7 @@ svg:not(.at) { width: 100%; }
 svg text { font: 12px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; fill: var(--quiet); font-variant-numeric: tabular-nums; }
 .grid { stroke: var(--faint); stroke-width: 1; }
 .track { fill: var(--faint); } .saved, .track-sample { fill: var(--line); } .rule-sample { fill: var(--ink); }
-.begun { fill: var(--begun); } .local { fill: var(--local); } .node { fill: var(--node); } .store { fill: var(--store); }
+.begun { fill: var(--begun); } .local { fill: var(--local); } .node { fill: var(--node); } .buffer { fill: var(--buffer); } .store { fill: var(--store); }
 .bad { fill: var(--bad); } .back { fill: var(--back); } .lives { fill: var(--lives); }
 .mark { stroke: var(--card); stroke-width: 1.5; }
 .range { opacity: 0.4; }
