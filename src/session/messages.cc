@@ -1,6 +1,8 @@
 // One list of fields for each message, walked by a writer and by a reader, so that the two cannot disagree.
 #include "session/messages.h"
 
+#include <fmt/format.h>
+
 #include <bit>
 #include <type_traits>
 
@@ -460,6 +462,10 @@ Result<Hello> DecodeHello(ByteSpan bytes) {
   KEDGE_ASSIGN_OR_RETURN(NumberedMessage decoded, DecodeMessage(bytes));
   Hello* hello = std::get_if<Hello>(&decoded.message);
   if (hello == nullptr) return Status(Code::kCorrupt, "not a hello");
+  if (hello->protocol != kProtocolVersion) {
+    return Status(Code::kMismatch, fmt::format("it is of protocol {} ({}); this build speaks {}", hello->protocol, hello->build,
+                                               kProtocolVersion));
+  }
   return std::move(*hello);
 }
 

@@ -446,7 +446,8 @@ inline constexpr size_t kSecretBytesMax = 256;
 Buffer EncodeMembership(const Membership& members);
 Result<Membership> DecodeMembership(ByteSpan bytes);
 
-// The Hello as a file in the agent's run folder: what a successor must know of a job whose processes are gone.
+// The Hello as a file in the agent's run folder: what a successor must know of a job whose processes are gone. kMismatch: it is
+// of another protocol, whose jobs and images a successor does not take up.
 Buffer EncodeHello(const Hello& hello);
 Result<Hello> DecodeHello(ByteSpan bytes);
 

@@ -1,6 +1,7 @@
 // Every message survives the wire; every truncation and thousands of mutations are refused or decode, never more.
 #include "session/messages.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "base/random.h"
@@ -143,6 +144,26 @@ TEST(Messages, AnotherProtocolIsReadAsFarAsItsNumber) {
   ASSERT_TRUE(decoded.ok()) << decoded.status().ToString();
   EXPECT_EQ(std::get<Hello>(decoded->message).protocol, kProtocolVersion + 1);
   EXPECT_EQ(std::get<Hello>(decoded->message).build, "0.1.0");
+}
+
+// What a former agent has left: levels, for one, had other numbers.
+TEST(Messages, AHelloOnFileOfAnotherProtocolIsRefused) {
+  Hello hello = SomeHello();
+  hello.protocol = kProtocolVersion - 1;
+  const Status refused = DecodeHello(EncodeHello(hello)).status();
+  EXPECT_EQ(refused.code(), Code::kMismatch);
+  EXPECT_NE(refused.message().find(fmt::format("protocol {} (0.1.0)", kProtocolVersion - 1)), std::string::npos);
+  EXPECT_NE(refused.message().find(fmt::format("speaks {}", kProtocolVersion)), std::string::npos) << refused.message();
+}
+
+TEST(Messages, EveryLevelHasANameAndSurvivesTheWire) {
+  const auto decoded = [](Level level) { return DecodeMessage(EncodeMessage(1, WaitRequest{SomeGeneration(), level, {}})); };
+  for (const Level level : {Level::kNone, Level::kLocal, Level::kNode, Level::kBuffer, Level::kStore, Level::kLast}) {
+    ASSERT_TRUE(decoded(level).ok()) << LevelName(level);
+    EXPECT_EQ(std::get<WaitRequest>(decoded(level)->message).level, level);
+    EXPECT_STRNE(LevelName(level), "unknown");
+  }
+  EXPECT_FALSE(decoded(static_cast<Level>(static_cast<uint8_t>(Level::kStore) + 1)).ok());
 }
 
 TEST(Messages, EveryTruncationIsRefused) {

@@ -5,12 +5,16 @@
 
 #include <cstring>
 #include <optional>
+#include <string>
+#include <string_view>
 
 #include "agent/door/sessions.h"
 #include "agent/space/assignment.h"
 #include "agent/testing/local_agent.h"
 #include "base/crc32c.h"
 #include "format/image_record.h"
+#include "format/wire.h"
+#include "os/files/files.h"
 #include "schedule/schedule.h"
 
 namespace kedge {
@@ -143,6 +147,47 @@ TEST(Images, ADamagedOneIsDamagedForTheSuccessorToo) {
     ASSERT_NE(find(1), nullptr) << "it is the newest that is whole";
     EXPECT_EQ(agent->images().LevelOf(*find(1)), Level::kLocal);
   }
+}
+
+// As if an agent of the protocol before had written the file, in which a Hello stands and whose checksum is at its end.
+void WriteInFormerProtocol(const std::string& path) {
+  static_assert(kProtocolVersion < 128, "it takes one byte");
+  std::string bytes = os::ReadFile(fs(), path, 1 << 20).value();
+  bytes.resize(bytes.size() - sizeof(uint32_t));
+  const std::string kind_and_number(9, '\0');
+  const size_t hello = bytes.find(kind_and_number + static_cast<char>(kProtocolVersion));
+  ASSERT_NE(hello, std::string::npos);
+  bytes[hello + kind_and_number.size()] = static_cast<char>(kProtocolVersion - 1);
+  Buffer checksum;
+  Encoder encoder(checksum);
+  encoder.U32(crc32c::Compute(bytes.data(), bytes.size()));
+  encoder.Finish();
+  bytes += AsText(checksum);
+  ASSERT_TRUE(os::WriteFileDurably(fs(), path, bytes, "test").ok());
+}
+
+// What it wrote may mean something else by now: levels, for one, have had other numbers.
+TEST(Images, WhatAnAgentOfAnotherProtocolLeftIsNotTakenUp) {
+  LocalAgent agent(4, kSlotBytes);
+  JobKeys keys;
+  keys.schedule_store = 0;
+  Rank rank(agent, 0, keys);
+  rank.Capture(1);
+  const auto is_there = [&] { return agent->images().FindVersion({agent.store_id(), "job", "name", 1, 1, 1}) != nullptr; };
+  agent.Succeed();
+  ASSERT_TRUE(is_there());
+  for (const char* folder : {"jobs", "sessions"}) {
+    const auto entries = fs().List(agent->core().Path(folder));
+    ASSERT_TRUE(entries.ok() && !entries->empty()) << folder;
+    for (const auto& entry : *entries) {
+      if (std::string_view(folder) == "sessions" && !entry.name.ends_with(".hello")) continue;
+      ASSERT_NO_FATAL_FAILURE(WriteInFormerProtocol(agent->core().Path(std::string(folder) + "/" + entry.name)));
+    }
+  }
+  agent.Succeed();
+  EXPECT_FALSE(is_there());
+  EXPECT_TRUE(agent->core().jobs().empty()) << "nor is there a job without a name";
+  EXPECT_TRUE(agent->core().sessions().all().empty());
 }
 
 // The levels that a rank's message says are those that the version gets, as far as the configuration goes: whatever else the

@@ -54,7 +54,7 @@ Result<ImageFile> DecodeImageFile(ByteSpan bytes) {
   file.serial = decoder.Varint();
   file.node_ranks = static_cast<uint32_t>(decoder.VarintAtMost(kRanksOnNodeMax));
   const uint8_t level = decoder.U8();
-  decoder.Require(level <= 3, "no such level");
+  decoder.Require(level <= static_cast<uint8_t>(Level::kStore), "no such level");
   file.scheduled = static_cast<Level>(level);
   const uint8_t flags = decoder.U8();
   decoder.Require(flags >> std::size(kFlags) == 0, "no such flag");

@@ -12,6 +12,7 @@
 
 namespace kedge {
 
+// The numbers of levels are those of the protocol (kProtocolVersion): an agent takes up images of jobs whose Hello is of its own.
 inline constexpr uint32_t kImageFileMagic = 0x696c646b;  // "kdli"
 
 struct ImageFile {
