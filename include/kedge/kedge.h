@@ -271,9 +271,9 @@ typedef enum kedge_level {
   KEDGE_LEVEL_NONE = 0,
   KEDGE_LEVEL_LOCAL = 1,  /* survives the loss of the process: pool and local tiers */
   KEDGE_LEVEL_NODE = 2,   /* survives the loss of a node */
-  KEDGE_LEVEL_BUFFER = 3, /* survives the loss of all nodes but the burst buffer's before the store; without one as STORE */
+  KEDGE_LEVEL_BUFFER = 3, /* survives the loss of all compute nodes: on the burst buffer before the store; else as STORE */
   KEDGE_LEVEL_STORE = 4,  /* survives the loss of everything but the store; synced */
-  KEDGE_LEVEL_LAST = 100 /* the highest level scheduled for the version */
+  KEDGE_LEVEL_LAST = 100  /* the highest level scheduled for the version */
 } kedge_level;
 
 typedef enum kedge_selection { KEDGE_ALL = 0, KEDGE_SOME = 1, KEDGE_REST = 2 } kedge_selection;
