@@ -34,7 +34,7 @@ class Level(enum.IntEnum):
     NONE = 0
     LOCAL = 1  #: the loss of the process
     NODE = 2  #: the loss of a node
-    BUFFER = 3  #: the loss of all nodes but the burst buffer's before the store; without one as STORE
+    BUFFER = 3  #: the loss of all compute nodes, on the burst buffer before the store; where there is none, as STORE
     STORE = 4  #: the loss of everything but the store
     LAST = 100  #: the highest level scheduled for the version
 

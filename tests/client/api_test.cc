@@ -583,8 +583,9 @@ TEST_P(ApiTest, WaitTestAndPending) {
   EXPECT_KEDGE_OK(kedge_pending(context));
   ASSERT_KEDGE_OK(kedge_checkpoint(context, "w", 1, 0));
   EXPECT_KEDGE_OK(kedge_wait(context, "w", 1, KEDGE_LEVEL_LOCAL, 30));
+  EXPECT_KEDGE_OK(kedge_wait(context, "w", 1, KEDGE_LEVEL_BUFFER, 30));
+  EXPECT_KEDGE_OK(kedge_wait(context, "w", 1, KEDGE_LEVEL_STORE, 0)) << "no burst buffer lies before it";
   EXPECT_KEDGE_OK(kedge_wait(context, nullptr, 0, KEDGE_LEVEL_LAST, 30));
-  EXPECT_KEDGE_OK(kedge_wait(context, "w", 1, KEDGE_LEVEL_STORE, 0));
   kedge_level level = KEDGE_LEVEL_NONE;
   EXPECT_KEDGE_OK(kedge_test(context, "w", 1, &level));
   EXPECT_EQ(level, KEDGE_LEVEL_STORE);
@@ -702,6 +703,8 @@ TEST_P(ApiTest, BadArgumentsAreNamed) {
   EXPECT_EQ(kedge_protect(context, 0, &value, 1, 4, &info), KEDGE_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(kedge_checkpoint(nullptr, "x", 1, 0), KEDGE_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(kedge_wait(context, "x", 1, KEDGE_LEVEL_NODE, 0), KEDGE_ERROR_UNSUPPORTED);
+  EXPECT_EQ(kedge_wait(context, "x", 1, static_cast<kedge_level>(KEDGE_LEVEL_STORE + 1), 0), KEDGE_ERROR_INVALID_ARGUMENT);
+  EXPECT_THAT(kedge_error_message(), HasSubstr("KEDGE_LEVEL_BUFFER"));
   kedge_options options = KEDGE_OPTIONS_INIT;
   options.overrides = "no.such.key=1";
   kedge_context* other = nullptr;

@@ -119,6 +119,7 @@ TEST_P(StoreFaultTest, MovedAwayItIsNotMadeAnew) {
   const int code = kedge_checkpoint(context, "s", 2, 0);
   if (GetParam().name == kAgent.name) {
     EXPECT_EQ(code, KEDGE_OK) << kedge_error_message();
+    EXPECT_EQ(kedge_wait(context, "s", 2, KEDGE_LEVEL_BUFFER, 1), KEDGE_ERROR_TIMEOUT) << "no burst buffer lies before the store";
     EXPECT_EQ(kedge_wait(context, "s", 2, KEDGE_LEVEL_STORE, 1), KEDGE_ERROR_TIMEOUT) << kedge_error_message();
   } else {
     EXPECT_EQ(code, KEDGE_ERROR_UNAVAILABLE) << kedge_error_message();

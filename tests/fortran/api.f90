@@ -73,6 +73,8 @@ program api
   call need(stat == kedge_ok, 'a version twice with overwrite')
   call kedge_wait(context, stat)
   call need(stat == kedge_ok, 'wait for the newest')
+  call kedge_wait(context, 'api', 2, stat, level=kedge_level_buffer, timeout=60d0)
+  call need(stat == kedge_ok, 'wait for level buffer, reached with the store where none lies before it')
   call kedge_wait(context, 'api', 2, stat, level=kedge_level_store, timeout=60d0)
   call need(stat == kedge_ok, 'wait for a version')
   call kedge_wait(context, 'api', 1_int64, stat)

@@ -329,6 +329,16 @@ def test_a_warning_that_is_an_error_on_one_rank_alone_does_not_part_the_ranks(in
     run_ranks(2, run)
 
 
+def test_level_buffer_is_reached_with_the_store_where_no_burst_buffer_lies_before_it() -> None:
+    array = np.zeros(4)
+    with Context("levels") as context:
+        context.protect(0, array)
+        context.checkpoint("x", 1)
+        context.wait("x", 1, Level.BUFFER, timeout=60)
+        assert context.level("x", 1) is Level.STORE
+    assert [level.name for level in sorted(Level)] == ["NONE", "LOCAL", "NODE", "BUFFER", "STORE", "LAST"]
+
+
 def test_a_loss_is_no_first_launch(run_folder: Path, tmp_path: Path) -> None:
     array = np.zeros(4)
     settings = {"schedule.store": 0}

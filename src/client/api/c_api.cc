@@ -368,13 +368,13 @@ int kedge_wait(kedge_context* context, const char* name, int64_t version, kedge_
     if (level == KEDGE_LEVEL_NONE) return Status::Ok();
     if (level == KEDGE_LEVEL_NODE && !self.core.protects) {
       return Status(Code::kUnsupported,
-                    "level NODE needs a protect.scheme, which is not configured; wait for LOCAL, STORE or LAST");
+                    "level NODE needs a protect.scheme, which is not configured; wait for LOCAL, BUFFER, STORE or LAST");
     }
     if (level != KEDGE_LEVEL_LOCAL && level != KEDGE_LEVEL_NODE && level != KEDGE_LEVEL_BUFFER && level != KEDGE_LEVEL_STORE &&
         level != KEDGE_LEVEL_LAST) {
-      return Status(
-          Code::kInvalidArgument,
-          "level: expected KEDGE_LEVEL_LOCAL, KEDGE_LEVEL_NODE, KEDGE_LEVEL_BUFFER, KEDGE_LEVEL_STORE or KEDGE_LEVEL_LAST");
+      return Status(Code::kInvalidArgument,
+                    "level: expected KEDGE_LEVEL_LOCAL, KEDGE_LEVEL_NODE, KEDGE_LEVEL_BUFFER, KEDGE_LEVEL_STORE or "
+                    "KEDGE_LEVEL_LAST");
     }
     const std::string wanted = name == nullptr ? "" : name;
     return self.levels->Wait(lock, wanted, version, static_cast<Level>(level), TimeoutOf(self, timeout_seconds));
