@@ -58,6 +58,13 @@ Result<AgentConnection> ConnectToAgent(const Config& config, bool start) {
   return agent;
 }
 
+Level LevelNamed(const std::string& name) {
+  for (const Level level : {Level::kLocal, Level::kNode, Level::kBuffer, Level::kStore}) {
+    if (name == LevelName(level)) return level;
+  }
+  return Level::kLast;
+}
+
 Result<std::string> AskForStatus(const AgentConnection& agent) {
   KEDGE_ASSIGN_OR_RETURN(const StatusReply reply, agent.connection->Call<StatusReply>(StatusRequest{}, kAnswerTimeout));
   Json status = Json::parse(reply.json, nullptr, false);

@@ -23,6 +23,9 @@ struct AgentConnection {
 // without, kUnavailable says where it was looked for.
 Result<AgentConnection> ConnectToAgent(const Config& config, bool start);
 
+// A level by its name; an empty one is the last that is scheduled.
+Level LevelNamed(const std::string& name);
+
 // What the agent says of itself, as JSON, with the time: of looks that were kept, each tells when it was.
 Result<std::string> AskForStatus(const AgentConnection& agent);
 

@@ -33,6 +33,7 @@ struct RebuildOptions {
   StoreOptions store;
   std::string patience = "20s";
   std::string timeout = "600s";
+  std::string level;  // of a drain; empty: the last that is scheduled
   bool look = false;
   std::vector<std::string> left_out;
   bool json = false;
@@ -45,6 +46,13 @@ std::string Names(const std::vector<std::string>& nodes) {
 // What is missing is lost only where all have answered.
 std::string NotKnown(const std::vector<std::string>& silent_nodes) {
   return fmt::format("not known without an answer from {}: ", Names(silent_nodes));
+}
+
+// What has become of what this node was to carry there, for people.
+std::string PartText(const RebuildOptions& options, const DrainReply& drained) {
+  const char* where = options.level == LevelName(Level::kBuffer) ? "at level buffer" : "in the store";
+  return drained.failure.ok() ? fmt::format("; this node's part is {}", where)
+                              : fmt::format("; this node's part is not {} yet", where);
 }
 
 void Print(const RebuildOptions& options, const Prospects& prospects, size_t wanted, const RebuildReply& reply,
@@ -75,9 +83,7 @@ void Print(const RebuildOptions& options, const Prospects& prospects, size_t wan
   if (!failure.ok()) std::fprintf(stderr, "kedge: %s\n", failure.message().c_str());
   std::printf("%s %s on the nodes; %s came to this node%s\n", Counted(wanted, "version").c_str(),
               wanted == 1 ? "survives" : "survive", Counted(reply.images_brought, "image").c_str(),
-              drained == nullptr      ? ""
-              : drained->failure.ok() ? "; this node's part is in the store"
-                                      : "; this node's part is not in the store yet");
+              drained == nullptr ? "" : PartText(options, *drained).c_str());
 }
 
 // Nodes that have just been asked to help may need a moment; those that are dead are waited for no longer than that.
@@ -287,7 +293,7 @@ Outcome Rebuild(const RebuildOptions& options, bool to_store) {
   }
   DrainReply drained;
   if (to_store) {
-    DrainRequest drain{request.store_id, request.job, Level::kLast, timeout};
+    DrainRequest drain{request.store_id, request.job, LevelNamed(options.level), timeout};
     KEDGE_ASSIGN_OR_RETURN(drained, agent.connection->Drain(drain, nullptr));
   }
   Print(options, prospects, request.wanted.size(), reply, to_store ? &drained : nullptr);
@@ -305,7 +311,10 @@ Command MakeCommand(const char* name, const char* summary, bool to_store, const 
         app.add_option("--patience", options->patience, "how long nodes that do not answer yet are waited for")
             ->capture_default_str();
         app.add_option("--timeout", options->timeout, "at most this long in all after that: 90s, 10min")->capture_default_str();
-        if (!to_store) {
+        if (to_store) {
+          app.add_option("--level", options->level, "buffer or store: no further than this (default: as far as scheduled)")
+              ->check(CLI::IsMember({"buffer", "store"}));
+        } else {
           auto* look = app.add_flag("--look", options->look,
                                     "bring nothing: say which version of each name a launch would go on from now");
           app.add_option("--left-out", options->left_out,
@@ -331,12 +340,11 @@ Command RebuildCommand() {
 }
 
 Command DrainCommand() {
-  return MakeCommand(
-      "drain", "carry what survives on the nodes to the store, without the application", true,
-      "For a job script's epilogue, on every node that is left.\n"
-      "Exit codes: 0 this node's part is in the store; 1 nothing survives, or a part could not be had or stored; 4 the "
-      "time was over.\n"
-      "Example:\n  srun --overlap --ntasks-per-node=1 kedge drain --job climate");
+  return MakeCommand("drain", "carry what survives on the nodes to the store, without the application", true,
+                     "For a job script's epilogue, on every node that is left.\n"
+                     "Exit codes: 0 this node's part is in the store, or at the LEVEL; 1 nothing survives, or a part could not "
+                     "be had or stored; 4 the time was over.\n"
+                     "Example:\n  srun --overlap --ntasks-per-node=1 kedge drain --job climate");
 }
 
 }  // namespace kedge::tools

@@ -104,9 +104,7 @@ Result<std::vector<std::string>> OnlyOnNodes(const AgentConnection& agent, const
 
 Outcome Wait(const WaitOptions& options) {
   DrainRequest request;
-  for (const Level level : {Level::kLocal, Level::kNode, Level::kStore}) {
-    if (options.level == LevelName(level)) request.level = level;
-  }
+  request.level = LevelNamed(options.level);
   KEDGE_ASSIGN_OR_RETURN(request.timeout, ParseDuration(options.timeout));
   KEDGE_ASSIGN_OR_RETURN(const Config config, options.store.config.Load());
   KEDGE_ASSIGN_OR_RETURN(const NodeSettings node, ReadNodeSettings(config));
@@ -152,8 +150,9 @@ Command WaitCommand() {
   return {"wait", "wait until everything handed to this node's agent is durable", [](CLI::App& app) {
             auto options = std::make_shared<WaitOptions>();
             options->store.AddTo(app, StoreOptions::JobBy::kPositional);
-            app.add_option("--level", options->level, "local, node or store: no further than this (default: as far as scheduled)")
-                ->check(CLI::IsMember({"local", "node", "store"}));
+            app.add_option("--level", options->level,
+                           "local, node, buffer or store: no further than this (default: as far as scheduled)")
+                ->check(CLI::IsMember({"local", "node", "buffer", "store"}));
             app.add_option("--timeout", options->timeout, "at most this long: 90s, 10min")->capture_default_str();
             app.add_flag("--json", options->json, "print JSON");
             app.footer(

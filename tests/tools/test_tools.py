@@ -567,8 +567,12 @@ def test_wait_names_what_is_not_meant_for_the_store(store: Path) -> None:
     text = " ".join(kedge("wait").stdout.split())
     assert "durable" not in text and "not meant for it, by schedule.store, and only on nodes: climate/heat@50;" in text
     assert kedge_json("wait", "climate")["not_for_the_store"] == ["climate/heat@50"]
-    assert kedge("wait", "--level", "local").stdout == "everything is at level local that is to get there\n"
-    kedge("drain", "--job", "climate")
+    for level in ("local", "node", "buffer", "store"):
+        assert kedge("wait", "--level", level).stdout == f"everything is at level {level} that is to get there\n"
+    assert "level" in kedge("wait", "--level", "staging", expect=2).stderr
+    assert "level" in kedge("drain", "--job", "climate", "--level", "node", expect=2).stderr
+    said = kedge("drain", "--job", "climate", "--level", "buffer").stdout
+    assert said == "1 version survives on the nodes; 0 images came to this node; this node's part is at level buffer\n"
     assert kedge("wait").stdout == "everything is durable\n"
     assert kedge_json("ls", "climate/heat")["versions"][0]["version"] == 50
 
