@@ -133,7 +133,7 @@ def _version_of(entry: dict[str, Any]) -> Version:
         entry.get("reason", ""), entry["pinned"], abandoned=entry["state"] == "abandoned",
     )  # fmt: skip
     if entry["wall_time_ns"]:
-        version.reached["store"] = Moment(entry["wall_time_ns"])
+        version.reached["buffer" if entry["level"] == "buffer" else "store"] = Moment(entry["wall_time_ns"])
     return version
 
 
