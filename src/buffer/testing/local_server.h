@@ -74,7 +74,7 @@ class LocalServer {
   // Where the files of a store lie.
   std::string StorePath(const std::string& store) const { return Path() + "/owners/alice/stores/" + store; }
   StoreLocation Location(const std::string& store) const {
-    return {"fast", store, root_.path(), "alice", root_ / "secret", "tcp", "127.0.0.1"};
+    return {"fast", store, root_.path(), "alice", root_ / "secret", "tcp", "127.0.0.1", ""};
   }
   std::unique_ptr<Store> Open(const std::string& store, Duration patience = std::chrono::seconds(15),
                               RootMaking making = RootMaking::kLast) const {
