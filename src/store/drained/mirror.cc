@@ -281,9 +281,10 @@ Status Carrier::PutRecord(const std::string& key, const Buffer& bytes) {
 
 Status Carrier::PutVersion() {
   if (!version_) return Status::Ok();
+  const std::string key = keys::VersionKey(generation_);
+  if (!in_target_) KEDGE_RETURN_IF_ERROR(CheckNamedThings(to(), key, *version_));
   KEDGE_ASSIGN_OR_RETURN(const bool still_there, IsStillThere());
   if (!still_there) return {Code::kNotFound, generation_.ToString() + " is gone"};
-  const std::string key = keys::VersionKey(generation_);
   os::KillPoint("mirror-version");
   has_put_version_ = true;
   const Status put = to().PutIfAbsent(key, *version_, target_.owner(), Folders::kMustExist);
