@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "format/identity.h"
 #include "format/store_records.h"
+#include "session/messages.h"
 
 namespace kedge::client {
 
