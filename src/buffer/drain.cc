@@ -50,27 +50,23 @@ DrainReport StoreDrain::Step() {
   } else {
     OnFailure(worked, kDoublingsOfAllMax, &failure_);
   }
-  AddFailures(&report);
-  if (!stopping_) Say(report.error);
+  if (!stopping_) AddFailures(&report);
   return report;
 }
 
-void StoreDrain::AddFailures(DrainReport* report) const {
+void StoreDrain::AddFailures(DrainReport* report) {
   const int64_t now_ns = SystemClock().NowNs();
   std::vector<const Failure*> all;
   if (failure_.tries > 0) all.push_back(&failure_);
   for (const auto& [generation, failure] : failures_) all.push_back(&failure);
-  if (all.empty()) return;
+  if (all.empty()) return Say(Status::Ok());
   report->has_failed = true;
-  report->error = all.front()->error;
+  report->error = all.front()->error.ToString();
+  Say(all.front()->error);
   const auto earlier = [](const Failure* a, const Failure* b) { return a->not_before_ns < b->not_before_ns; };
   // Not earlier than where nothing can be asked.
   const int64_t next_ns = failure_.tries > 0 ? failure_.not_before_ns : (*std::ranges::min_element(all, earlier))->not_before_ns;
-  report->pause = Duration(std::max<int64_t>(next_ns - now_ns, 0));
-}
-
-bool StoreDrain::Failure::IsOver() const {
-  return SystemClock().NowNs() >= not_before_ns;
+  report->pause = std::max(Duration(next_ns - now_ns), options_.retry);
 }
 
 Status StoreDrain::Work(DrainReport* report) {
@@ -82,16 +78,27 @@ Status StoreDrain::Work(DrainReport* report) {
   options.goes_on = [this] { return !stopping_; };
   KEDGE_ASSIGN_OR_RETURN(const Mirror mirror, Mirror::Open(*source_, *target_, *view_, options_.owner, options));
   KEDGE_ASSIGN_OR_RETURN(std::vector<BufferedGeneration> listed, mirror.List());
-  std::set<Generation> here;
-  for (const BufferedGeneration& one : listed) {
-    here.insert(one.generation);
-    if (!one.problem.empty() && !failures_.contains(one.generation)) OnFailure(one.generation, {Code::kUnsupported, one.problem});
-  }
-  std::erase_if(brought_, [&](const Generation& one) { return !here.contains(one); });
-  std::erase_if(failures_, [&](const auto& one) { return !here.contains(one.first); });
+  Forget(listed);
   BringFirst(mirror, listed, report);
   CountWaiting(listed, report);
   return FindNeedless(mirror, listed, report);
+}
+
+// What was brought and is not here any more, and what failed and is not to be brought any more.
+void StoreDrain::Forget(const std::vector<BufferedGeneration>& listed) {
+  std::set<Generation> here, tried;
+  for (const BufferedGeneration& one : listed) {
+    here.insert(one.generation);
+    if (one.state == State::kWaits || one.state == State::kBrought || !one.problem.empty()) tried.insert(one.generation);
+    if (!one.problem.empty() && MayTry(one.generation)) OnFailure(one.generation, {Code::kUnsupported, one.problem});
+  }
+  std::erase_if(brought_, [&](const Generation& one) { return !here.contains(one); });
+  std::erase_if(failures_, [&](const auto& one) { return !tried.contains(one.first); });
+}
+
+bool StoreDrain::MayTry(const Generation& generation) const {
+  const auto failure = failures_.find(generation);
+  return failure == failures_.end() || SystemClock().NowNs() >= failure->second.not_before_ns;
 }
 
 Status StoreDrain::FindOwnTemporaries(DrainReport* report) {
@@ -110,8 +117,7 @@ Status StoreDrain::FindOwnTemporaries(DrainReport* report) {
 void StoreDrain::BringFirst(const Mirror& mirror, std::vector<BufferedGeneration>& listed, DrainReport* report) {
   for (BufferedGeneration& one : listed) {
     if (one.state != State::kWaits || stopping_) continue;
-    const auto failure = failures_.find(one.generation);
-    if (failure != failures_.end() && !failure->second.IsOver()) continue;
+    if (!MayTry(one.generation)) continue;
     if (report->drained_versions > 0) {
       report->is_due = true;
       return;
@@ -157,8 +163,7 @@ Status StoreDrain::FindNeedless(const Mirror& mirror, const std::vector<Buffered
 // Of one whose version record this process did not bring: a predecessor did, or a client that did not reach the buffer.
 Status StoreDrain::BringRest(const Mirror& mirror, const Generation& generation) {
   if (brought_.contains(generation)) return Status::Ok();
-  const auto failure = failures_.find(generation);
-  if (failure != failures_.end() && !failure->second.IsOver()) return {Code::kBusy, "it is not tried yet"};
+  if (!MayTry(generation)) return {Code::kBusy, "it is not tried yet"};
   uint64_t bytes = 0;
   KEDGE_RETURN_IF_ERROR(mirror.Bring(generation, &bytes));
   OnSuccess(generation);
@@ -184,20 +189,22 @@ void StoreDrain::OnFailure(const Generation& generation, const Status& failed) {
 }
 
 void StoreDrain::OnFailure(const Status& failed, int doublings_max, Failure* failure) const {
-  failure->error = failed.ToString();
+  failure->error = failed;
   const Duration pause = options_.retry * (1 << std::min(failure->tries, doublings_max));
   failure->not_before_ns = SystemClock().NowNs() + pause.count();
   ++failure->tries;
 }
 
-void StoreDrain::Say(const std::string& error) {
-  if (error == said_) return;
-  if (error.empty()) {
+void StoreDrain::Say(const Status& error) {
+  // Names of temporary files are others each time.
+  const std::string cause = error.code() == Code::kCorrupt ? error.ToString() : CodeName(error.code());
+  if (cause == said_) return;
+  if (!error.ok()) {
+    LogWarning("buffer", "{} is not drained to {}: {}; it is tried again", options_.what, options_.target, error.ToString());
+  } else if (!said_.empty()) {
     LogInfo("buffer", "{} is drained to {} again", options_.what, options_.target);
-  } else {
-    LogWarning("buffer", "{} is not drained to {}: {}; it is tried again", options_.what, options_.target, error);
   }
-  said_ = error;
+  said_ = cause;
 }
 
 }  // namespace kedge::buffer

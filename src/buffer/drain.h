@@ -36,7 +36,7 @@ struct DrainReport {
   bool has_failed = false;  // something: `error` says what
   std::string error;        // the last one that is not over
   bool is_due = false;      // there is more to do at once
-  Duration pause{};         // has_failed: after that
+  Duration pause{};         // has_failed: until the next try
   uint64_t waiting_versions = 0;
   uint64_t waiting_bytes = 0;
   uint64_t drained_versions = 0;  // by this step
@@ -58,13 +58,14 @@ class StoreDrain {
 
  private:
   struct Failure {
-    std::string error;
+    Status error;
     int tries = 0;
     int64_t not_before_ns = 0;
-    bool IsOver() const;
   };
 
   Status Work(DrainReport* report);
+  void Forget(const std::vector<BufferedGeneration>& listed);
+  bool MayTry(const Generation& generation) const;
   // Of a predecessor, which removed something.
   Status FindOwnTemporaries(DrainReport* report);
   void BringFirst(const Mirror& mirror, std::vector<BufferedGeneration>& listed, DrainReport* report);
@@ -75,9 +76,9 @@ class StoreDrain {
   void OnFailure(const Status& failed, int doublings_max, Failure* failure) const;
   void OnFailure(const Generation& generation, const Status& failed);
   void OnSuccess(const Generation& generation);
-  void AddFailures(DrainReport* report) const;
-  // Says it, when it is another than the last one.
-  void Say(const std::string& error);
+  void AddFailures(DrainReport* report);
+  // Says it, when the cause is another than the last one.
+  void Say(const Status& error);
 
   os::FileSystem& fs_;
   const StoreDrainOptions options_;
@@ -87,8 +88,8 @@ class StoreDrain {
   std::unique_ptr<Store> view_;   // of both
   std::set<Generation> brought_;  // by this process, and still here
   std::map<Generation, Failure> failures_;
-  Failure failure_;  // of all
-  std::string said_;
+  Failure failure_;   // of all
+  std::string said_;  // the last cause
   bool looked_for_temporaries_ = false;
 };
 

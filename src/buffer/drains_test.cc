@@ -176,6 +176,23 @@ TEST_F(DrainsTest, ObjectsOfRemovedVersionsLeaveWhenTheStoreHasThem) {
   EXPECT_TRUE(Comes([&] { return server_.UsedBytes() == BytesOnDisk(); }));
 }
 
+// Versions are removed as they come, while they are brought.
+TEST_F(DrainsTest, WhatRetentionHasTakenIsInNeitherStore) {
+  ASSERT_TRUE(DrainTo(*buffer_, Target()).ok());
+  constexpr int64_t kLast = 25;
+  for (int64_t version = 1; version <= kLast; ++version) {
+    Take(version);
+    const Status retained = ApplyRetention(*catalog_, "job", "grid", {2, {}}, nullptr);
+    ASSERT_TRUE(retained.ok()) << retained.ToString();
+  }
+  EXPECT_TRUE(Comes([&] { return IsWholeInStore(kLast) && IsWholeInStore(kLast - 1) && !IsOnBuffer(kLast - 1); }));
+  EXPECT_TRUE(Comes([&] { return Drain()["waiting_versions"] == 0; }));
+  const Catalog alone = Catalog::Open(*store_, kProgram).value();
+  EXPECT_EQ(ListGenerations(alone, "job", "grid").value(), (std::vector<Generation>{At(kLast - 1), At(kLast)}));
+  EXPECT_EQ(ListGenerations(*catalog_, "job", "grid").value(), (std::vector<Generation>{At(kLast - 1), At(kLast)}));
+  EXPECT_TRUE(Comes([&] { return server_.UsedBytes() == BytesOnDisk(); })) << server_.UsedBytes() << ' ' << BytesOnDisk();
+}
+
 TEST_F(DrainsTest, WhatIsNoLongerAllowedIsNotWrittenTo) {
   ASSERT_TRUE(DrainTo(*buffer_, Target()).ok());
   Take(1);
