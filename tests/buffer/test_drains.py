@@ -42,7 +42,7 @@ POINTS = (
 
 
 @pytest.fixture
-def target(buffer: Buffer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def target(buffer: Buffer, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The store behind the buffer. The configuration names both; no server runs."""
     for key, value in buffer.environment().items():
         if key.startswith("KEDGE_BUFFER_"):
