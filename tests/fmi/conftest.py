@@ -19,6 +19,8 @@ from processes import kill, processes_with
 
 BUILD = Path(os.environ["BUILD_FOLDER"])
 FMIRUN = BUILD / "bin" / "fmirun"
+# Where each fmirun has a folder for its successor.
+STATES = Path(f"/dev/shm/kedge-fmirun-{os.getuid()}")
 JACOBI = BUILD / "examples" / "jacobi"
 CALLS = BUILD / "test" / "fmi_calls"
 COMMUNICATORS = BUILD / "test" / "fmi_communicators"
@@ -79,8 +81,20 @@ class Job:
         return found
 
     def task_pids(self) -> list[int]:
-        """The tasks of the nodes that run now."""
-        return children(self.process.pid)
+        """The tasks of the nodes that run now, in the order in which they were started. They may outlive fmirun."""
+        found = []
+        for pid in processes_with([self.mark.encode()]):
+            with suppress(OSError):
+                if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0:2] == [str(FMIRUN).encode(), b"--task"]:
+                    found.append(pid)
+        return sorted(found)
+
+    def end(self) -> None:
+        """Whatever of it is left."""
+        self.process.kill()
+        for pid in self.task_pids():
+            kill(pid)
+        self.process.communicate()
 
     def kill(self, *ranks: int) -> None:
         """SIGKILL, of all at once as far as that goes; who has ended is left alone."""
@@ -134,11 +148,11 @@ def launch(run_folder: Path, tmp_path: Path) -> Iterator[Launch]:
 
     yield start
     for job in jobs:
-        job.process.kill()
-        job.process.communicate()
+        job.end()
         assert job.processes() == []
     left = {path for path in Path("/dev/shm").iterdir() if path not in shared_before and "fmi" in path.name}
-    assert left == set()
+    assert left - {STATES} == set()
+    assert [path for path in STATES.glob(f"{run_folder.parent.name}.*")] == [], "an fmirun has left its folder"
 
 
 @dataclass

@@ -161,8 +161,8 @@ def test_more_lost_nodes_than_spares_end_the_job(launch: Launch, nodes: Nodes, u
     assert "no spare node is left for rank 2, 3" in ended.err
 
 
-def test_a_killed_fmirun_leaves_nothing(launch: Launch, nodes: Nodes) -> None:
-    job = launch("-n", 4, "--virtual", nodes.some(2), JACOBI, CELLS, 100 * STEPS, PAUSE)
+def test_a_killed_fmirun_leaves_nothing_where_nobody_is_to_follow(launch: Launch, nodes: Nodes) -> None:
+    job = launch("-n", 4, "--virtual", nodes.some(2), "--orphan-timeout", 0, JACOBI, CELLS, 100 * STEPS, PAUSE)
     while len(job.rank_pids()) < 4:
         time.sleep(0.01)
     job.process.send_signal(signal.SIGKILL)

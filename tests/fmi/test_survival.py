@@ -87,10 +87,10 @@ def test_the_death_of_the_agent_is_survived(
 
 
 def test_a_job_goes_on_where_a_killed_fmirun_has_left_it(launch: Launch, undisturbed: Callable[..., str]) -> None:
-    """The ranks die with it, and nothing is left over but the checkpoints."""
+    """Where the ranks are to die with it, nothing is left over but the checkpoints."""
     steps = 2 * STEPS
     expected = undisturbed(RANKS, CELLS, steps)
-    words = ("-n", RANKS, "--interval", 20, JACOBI, CELLS)
+    words = ("-n", RANKS, "--interval", 20, "--orphan-timeout", 0, JACOBI, CELLS)
     job = launch(*words, 100 * steps, 5)  # it is still at it, and long before `steps`, however fast this machine is
     time.sleep(1)
     job.process.send_signal(signal.SIGKILL)

@@ -166,14 +166,36 @@ def test_a_host_that_hangs_is_replaced(machine: Machine, hosts: SshHosts, expect
     assert said(log) == expected
 
 
-def test_a_killed_fmirun_is_launched_again(machine: Machine, hosts: SshHosts, expected: str) -> None:
-    """Its tasks on the hosts end by themselves."""
+def launcher(machine: Machine) -> int:
+    """The process of fmirun."""
+    (found,) = [process for process in programs(machine, "fmirun") if b"--hosts" in Path(f"/proc/{process}/cmdline").read_bytes()]
+    return found
+
+
+def test_a_killed_fmirun_is_followed(machine: Machine, hosts: SshHosts, expected: str) -> None:
+    """The ranks on the hosts run on, and a rank that dies then is started again by the successor."""
     first, second, *_ = machine.names
     run = machine.start(*OPTIONS, "--nodes=2", "--", *JACOBI)
     until(lambda: machine.protected(first))
     before = programs(machine, "jacobi")
-    (launcher,) = [process for process in programs(machine, "fmirun") if b"--hosts" in Path(f"/proc/{process}/cmdline").read_bytes()]
-    os.kill(launcher, signal.SIGKILL)
+    kill(launcher(machine))
+    until(lambda: "takes the job over, in which 4 of 4 ranks run" in machine.log(run))
+    assert programs(machine, "jacobi") == before
+    kill(rank(machine, 3))
+    report, log = machine.finish(run)
+    assert report["outcome"] == "finished" and len(report["attempts"]) == 1, log
+    assert "the launcher has ended with SIGKILL: another one takes over" in log
+    assert said(log) == expected
+    assert_nothing_is_left(machine)
+
+
+def test_a_killed_fmirun_is_launched_again(machine: Machine, hosts: SshHosts, expected: str) -> None:
+    """Where its tasks on the hosts are to end with it."""
+    first, second, *_ = machine.names
+    run = machine.start("--fmi", "--ranks=4", "--launch-options=--interval 20 --orphan-timeout 0", "--nodes=2", "--", *JACOBI)
+    until(lambda: machine.protected(first))
+    before = programs(machine, "jacobi")
+    kill(launcher(machine))
     until(lambda: not set(before) & set(programs(machine, "jacobi")))
     report, log = machine.finish(run)
     assert report["outcome"] == "finished" and len(report["attempts"]) == 2, log

@@ -180,7 +180,9 @@ def make_buffers(options: argparse.Namespace, configured: dict[str, str], shell:
     return Buffers(shell, Path(tool).with_name("kedge-buffer"), nodes, network, files, folder, say_on_stderr)
 
 
-def make_fmirun(options: argparse.Namespace, configured: dict[str, str], shell: Shell, tool: str, virtual: bool, nodes: int) -> Launcher:
+def make_fmirun(
+    options: argparse.Namespace, configured: dict[str, str], shell: Shell, tool: str, virtual: bool, nodes: int, part: str
+) -> Launcher:
     """What launches an FMI program, with so many nodes at once. ValueError: it is not there, or cannot be told its address."""
     program = Path(tool).with_name("fmirun")
     if not program.exists():
@@ -191,7 +193,8 @@ def make_fmirun(options: argparse.Namespace, configured: dict[str, str], shell: 
             words = ["--interface", socket.gethostbyname(interface), *words]
         except OSError as error:
             raise ValueError(f"net.interface = {interface}: {error.strerror}") from None
-    return Launcher("fmi", str(program), virtual, words, shell.opening(), nodes)
+    # Each run has its own: what another one has left is not this one's to end.
+    return Launcher("fmi", str(program), virtual, words, shell.opening(), nodes, state=f"{part}-{os.getpid()}")
 
 
 def check_program(shell: Shell, node: str, program: str) -> None:
@@ -241,7 +244,7 @@ def supervise(options: argparse.Namespace) -> Report:
         staging = Staging(shell, tool, staging_nodes, folder_of(Staging, "staging", configured, part), say_on_stderr)
         os.environ |= staging.variables()
     if options.fmi:
-        launcher = make_fmirun(options, configured, shell, tool, is_here, len(nodes.in_use))
+        launcher = make_fmirun(options, configured, shell, tool, is_here, len(nodes.in_use), part)
         nodes = Nodes([*nodes.in_use, *nodes.spares], [], nodes.nodes_min)
     else:
         launcher = find_launcher(options.launcher, in_slurm, is_here, shlex.split(options.launch_options), ssh)

@@ -27,7 +27,7 @@ _REFUSALS = {
 class Launcher:
     """One way to start ranks. `virtual`: the nodes are virtual ones on this machine. `ssh`: how hosts are reached; empty: its own way.
 
-    `nodes`, of fmirun: so many have ranks, and the others are its spares.
+    `nodes`, of fmirun: so many have ranks, and the others are its spares. `state`, of fmirun: where it leaves what a successor needs.
     """
 
     kind: str
@@ -36,6 +36,7 @@ class Launcher:
     options: list[str] = field(default_factory=list)
     ssh: list[str] = field(default_factory=list)
     nodes: int = 0
+    state: str = ""
 
     @property
     def replaces_nodes(self) -> bool:
@@ -51,6 +52,10 @@ class Launcher:
         if self.kind == "srun":
             return self._srun(shares, ranks, application)
         return self._openmpi(shares, application) if self.kind == "openmpi" else self._mpich(shares, application)
+
+    def successor(self) -> list[str]:
+        """Goes on with a launch whose launcher has died; nothing where its ranks have died, too."""
+        return [self.program, "--take-over", self.state] if self.kind == "fmi" else []
 
     def refusals(self) -> re.Pattern[bytes]:
         """For LaunchErrors."""
@@ -99,7 +104,7 @@ class Launcher:
     def _fmirun(self, nodes: list[str], ranks: int, application: list[str]) -> list[str]:
         head = [self.program, "-n", str(ranks), "--virtual" if self.virtual else "--hosts", ",".join(nodes)]
         head += ["--spares", str(max(0, len(nodes) - self.nodes)), *(["--shell", shlex.join(self.ssh)] if self.ssh else [])]
-        return [*head, *self.options, *application]
+        return [*head, "--state", self.state, *self.options, *application]
 
 
 def _joined(parts: list[list[str]]) -> list[str]:

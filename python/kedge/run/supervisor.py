@@ -37,6 +37,8 @@ _POLL_SECONDS = 0.1
 _ASK_AGAIN_SECONDS = 1.0
 _KILL_SECONDS = 20.0  # for a launcher to see its ranks out after SIGTERM
 _KILL_SECONDS_DEAD = 5.0  # the same where it would wait for dead nodes to answer
+_SUCCESSORS_MAX = 20  # of one launch
+_REPLACED = 79  # of fmirun
 _NOT_EXECUTABLE, _NOT_FOUND = 126, 127  # a shell's way to say so, and for a shared library the loader's
 
 
@@ -264,14 +266,16 @@ class Supervisor:
         self._say(f"attempt {attempt.number}: {self._ranks} rank{'s' if self._ranks > 1 else ''} on {','.join(nodes)}; {describe_start(found)}"
                   + (f" (beforehand: {took})" if took else ""))
         began = time.monotonic()
-        errors = LaunchErrors(self._launcher.refusals())
-        process = subprocess.Popen(
-            self._launcher.command(nodes, self._ranks, self._application), env=self._launcher.environment(), stdin=subprocess.DEVNULL,
-            stdout=self._output, stderr=errors.write_end, start_new_session=True,
-        )
-        errors.begin()
+        process, errors = self._start(self._launcher.command(nodes, self._ranks, self._application))
         try:
             self._watch(process, attempt, launch)
+            for _ in range(_SUCCESSORS_MAX):
+                # What has died by a signal was killed: the ranks may run on.
+                if (process.poll() or 0) >= 0 or self._halting or not (successor := self._launcher.successor()):
+                    break
+                self._say(f"the launcher has ended with {describe_exit(process.returncode)}: another one takes over")
+                process, errors = self._start(successor)
+                self._watch(process, attempt, launch)
             attempt.ended = process.poll() is None
         finally:
             waits_for_dead = bool(attempt.dead) and self._launcher.kind != "srun"
@@ -281,6 +285,15 @@ class Supervisor:
         attempt.refusal = errors.refusal() if process.returncode != 0 else ""
         attempt.seconds = time.monotonic() - began
         return attempt
+
+    def _start(self, command: list[str]) -> tuple[subprocess.Popen[bytes], LaunchErrors]:
+        errors = LaunchErrors(self._launcher.refusals())
+        process = subprocess.Popen(
+            command, env=self._launcher.environment(), stdin=subprocess.DEVNULL, stdout=self._output, stderr=errors.write_end,
+            start_new_session=True,
+        )
+        errors.begin()
+        return process, errors
 
     def _watch(self, process: subprocess.Popen[bytes], attempt: Attempt, launch: Launch) -> None:
         """Until the launch has ended, or must be ended: a node of it is dead, or the time is over."""
@@ -462,6 +475,8 @@ def why_hopeless(attempt: Attempt) -> str:
         return f"Kedge refuses, and would refuse again: {attempt.refused}"
     if attempt.exit_code in (-signal.SIGILL, 128 + signal.SIGILL):
         return "the program has instructions that the processors here do not know"
+    if attempt.exit_code == _REPLACED:
+        return "somebody has let another fmirun take over (fmirun --take-over)"
     if attempt.exit_code == _NOT_EXECUTABLE:
         return "the program cannot be run"
     if attempt.exit_code == _NOT_FOUND:

@@ -15,14 +15,19 @@ constexpr uint32_t kFmirun = UINT32_MAX;
 
 struct ControlMessage {
   enum class Kind : uint32_t {
-    kRow,      // both ways: what a rank has said of itself
-    kShared,   // of a task: what its ranks say together
-    kEnded,    // of a task: the rank's process has ended
-    kAlive,    // of a task, once a second
-    kState,    // of fmirun: the epoch
-    kHere,     // of fmirun: the rank is the node's
-    kStart,    // of fmirun
-    kKillAll,  // of fmirun: the node's ranks end, and the job begins anew
+    kRow,       // both ways: what a rank has said of itself
+    kShared,    // of a task: what its ranks say together
+    kEnded,     // of a task: the rank's process has ended
+    kAlive,     // of a task, once a second
+    kListens,   // of a task: where it awaits a successor of fmirun
+    kReported,  // of a task: the successor has been told all
+    kReplaced,  // of a task: fmirun has a successor
+    kKept,      // of fmirun: a successor will find the task, which outlives fmirun from now on; and where fmirun listens
+    kLeave,     // of fmirun: the job has ended, or the node has been given up
+    kState,     // of fmirun, and of a task to a successor: the epoch
+    kHere,      // of fmirun: the rank is the node's
+    kStart,     // of fmirun
+    kKillAll,   // of fmirun: the node's ranks end, and the job begins anew
   };
   Kind kind = Kind::kRow;
   uint32_t rank = 0;
@@ -42,6 +47,14 @@ struct ControlMessage {
   friend bool operator==(const ControlMessage&, const ControlMessage&) = default;
 };
 static_assert(sizeof(ControlMessage) <= Connection::kHeadBytesMax);
+
+// An endpoint as messages have it.
+constexpr uint64_t Pack(os::TcpEndpoint endpoint) {
+  return uint64_t{endpoint.address} << 16 | endpoint.port;
+}
+constexpr os::TcpEndpoint UnpackEndpoint(uint64_t word) {
+  return {static_cast<uint32_t>(word >> 16), static_cast<uint16_t>(word)};
+}
 
 // A connection for them in an event loop.
 class ControlLink {

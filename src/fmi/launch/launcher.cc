@@ -5,13 +5,16 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <utility>
 
 #include "base/clock.h"
 #include "fmi/environment.h"
 #include "os/events/poll_set.h"
+#include "os/machine/machine.h"
 #include "os/process/exec_words.h"
 #include "os/process/folder.h"
+#include "os/process/kill_point.h"
 
 namespace kedge::fmi {
 namespace {
@@ -26,7 +29,19 @@ constexpr Duration kDoubt = std::chrono::seconds(1);
 constexpr size_t kStrangersMax = 64;
 // For what ranks have written last to come here.
 constexpr Duration kTaskEndMax = std::chrono::seconds(10);
+constexpr Duration kTurn = std::chrono::milliseconds(20);
 constexpr char kNodeVariable[] = "KEDGE_NODE";
+
+ControlMessage Of(Kind kind) {
+  ControlMessage message;
+  message.kind = kind;
+  return message;
+}
+
+// What the number of a process means something in.
+std::string Boot() {
+  return fmt::format("{} {}", os::BootId(), os::PidNamespace());
+}
 
 // What ranks need of this process's environment on other machines.
 std::vector<std::pair<std::string, std::string>> KedgeVariables() {
@@ -42,23 +57,47 @@ std::vector<std::pair<std::string, std::string>> KedgeVariables() {
 
 }  // namespace
 
-Result<std::unique_ptr<Launcher>> Launcher::Create(LaunchOptions options) {
+Result<std::unique_ptr<Launcher>> Launcher::Create(LaunchOptions options, std::optional<StateFolder> folder,
+                                                   std::optional<JobState> former) {
   KEDGE_ASSIGN_OR_RETURN(auto loop, os::EventLoop::Create());
   KEDGE_ASSIGN_OR_RETURN(os::TcpListener listener,
                          os::TcpListener::Listen(options.shell.empty() ? os::kLoopback : options.address));
-  KEDGE_ASSIGN_OR_RETURN(std::string folder, os::CurrentFolder());
-  return std::unique_ptr<Launcher>(new Launcher(std::move(options), std::move(folder), std::move(loop), std::move(listener)));
+  KEDGE_ASSIGN_OR_RETURN(std::string here, os::CurrentFolder());
+  if (former) here = former->folder;
+  return std::unique_ptr<Launcher>(new Launcher(std::move(options), std::move(here), std::move(loop), std::move(listener),
+                                                std::move(folder), std::move(former)));
 }
 
-Launcher::Launcher(LaunchOptions options, std::string folder, std::unique_ptr<os::EventLoop> loop, os::TcpListener listener)
+Launcher::Launcher(LaunchOptions options, std::string folder, std::unique_ptr<os::EventLoop> loop, os::TcpListener listener,
+                   std::optional<StateFolder> state_folder, std::optional<JobState> former)
     : options_(std::move(options)),
       folder_(std::move(folder)),
+      state_folder_(std::move(state_folder)),
+      former_(std::move(former)),
+      secret_(state_folder_ ? state_folder_->secret() : net::Secret::Generate()),
       loop_(std::move(loop)),
       listener_(std::move(listener)),
       nodes_(std::max<size_t>(1, options_.nodes.size())),
       ranks_(options_.ranks) {
   for (size_t node = 0; node < options_.nodes.size(); ++node) nodes_[node].name = options_.nodes[node];
   Spread();
+  if (former_) Adopt(*former_);
+}
+
+void Launcher::Adopt(const JobState& former) {
+  for (size_t node = 0; node < nodes_.size(); ++node) {
+    const JobState::Node& its = former.nodes[node];
+    nodes_[node].is_dead = its.is_dead;
+    nodes_[node].endpoint = its.task;
+    if (its.holder.process_id == 0 || former.boot != Boot()) continue;
+    if (auto task = os::Child::Adopt(its.holder); task.ok()) nodes_[node].task = std::move(*task);
+  }
+  for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
+    ranks_[rank].node = former.ranks[rank].node;
+    ranks_[rank].starts = former.ranks[rank].starts;
+  }
+  failures_ = former.failures;
+  exit_code_ = former.exit_code;
 }
 
 int Launcher::Run(const os::EventFd& stop) {
@@ -83,9 +122,12 @@ int Launcher::Run(const os::EventFd& stop) {
         Silence::Limits());
   }
   interrupted_ns_ = SystemClock().NowNs();
+  if (!former_) (void)Note();
   for (size_t node = 0; node < nodes_.size() && !has_ended_; ++node) {
-    if (const Status status = StartTask(node); !status.ok()) EndJob(1, status.message());
+    if (const Status status = BeginNode(node); !status.ok()) EndJob(1, status.message());
   }
+  os::KillPoint("fmirun.tasks");
+  StartWhenReady();
   const Status ran = has_ended_ ? Status::Ok() : loop_->Run();
   if (!ran.ok()) EndJob(1, ran.ToString());
   silence_.reset();
@@ -106,6 +148,51 @@ void Launcher::Spread() {
   }
 }
 
+Status Launcher::BeginNode(size_t node) {
+  Node& its = nodes_[node];
+  if (its.is_dead) return Status::Ok();
+  if (its.endpoint.port != 0) {
+    if (const Status reached = Reach(node); !reached.ok()) OnUnreached(node, reached);
+    return Status::Ok();
+  }
+  if (former_ && (former_->has_started || former_->has_ended)) {
+    OnNodeEnd(node, "its task has ended with its fmirun");
+    return Status::Ok();
+  }
+  // That of a former fmirun has not been told to outlive it.
+  EndTask(&its);
+  return StartTask(node);
+}
+
+Status Launcher::Reach(size_t node) {
+  KEDGE_ASSIGN_OR_RETURN(os::TcpSocket socket, os::TcpSocket::Connect(nodes_[node].endpoint));
+  const Speakers speakers{state_folder_->number(), kFmirun, static_cast<uint32_t>(node)};
+  auto self = std::make_shared<ControlLink*>(nullptr);
+  ControlLink::Events events;
+  events.opened = [this, self] {
+    if (has_ended_ && !is_replaced_) (*self)->Send(Of(Kind::kLeave));
+  };
+  events.received = [this, self](const ControlMessage& message) { OnMessage(*self, message); };
+  events.ended = [this, self, node](const Status& why) {
+    if (nodes_[node].link == *self) OnUnreached(node, why);
+  };
+  KEDGE_ASSIGN_OR_RETURN(auto link,
+                         ControlLink::Create(loop_.get(), Connection(std::move(socket), secret_, speakers), std::move(events)));
+  *self = link.get();
+  nodes_[node].link = link.get();
+  links_.push_back(std::move(link));
+  return Status::Ok();
+}
+
+void Launcher::OnUnreached(size_t node, const Status& why) {
+  Node& its = nodes_[node];
+  // A task without ranks is as good as any other.
+  if (its.is_ready || !former_ || former_->has_started || former_->has_ended || has_ended_) return OnNodeEnd(node, why.message());
+  its.link = nullptr;
+  its.endpoint = os::TcpEndpoint();
+  if (const Status status = BeginNode(node); !status.ok()) EndJob(1, status.message());
+}
+
 Status Launcher::StartTask(size_t node) {
   os::ChildOptions options;
   const TaskOptions task = TaskOf(node);
@@ -117,6 +204,7 @@ Status Launcher::StartTask(size_t node) {
   }
   options.set = task.variables;
   options.input = Encode(task);
+  options.outlives = options_.orphan_timeout > Duration::zero();
   KEDGE_ASSIGN_OR_RETURN(nodes_[node].task, os::Child::Start(options));
   KEDGE_ASSIGN_OR_RETURN(nodes_[node].watch, loop_->Watch(nodes_[node].task->descriptor(), os::EventLoop::Interest::kRead,
                                                           [this, node](os::Readiness) { OnNodeEnd(node, WhyTaskEnded(node)); }));
@@ -140,6 +228,9 @@ TaskOptions Launcher::TaskOf(size_t node) const {
   task.ranks = options_.ranks;
   task.is_alone = nodes_.size() == 1;
   task.interval = options_.interval;
+  task.orphan_timeout = options_.orphan_timeout;
+  task.has_shell = !options_.shell.empty();
+  if (state_folder_) task.state = state_folder_->path();
   task.folder = folder_;
   if (!options_.shell.empty()) task.variables = KedgeVariables();
   if (options_.is_virtual) task.variables.emplace_back(kNodeVariable, nodes_[node].name);
@@ -159,7 +250,7 @@ void Launcher::Accept() {
   if (!socket.ok() || !*socket) return;
   // Who has ended is not needed any more, and of strangers not more than a few are listened to.
   std::erase_if(links_, [](const auto& link) { return link->has_ended(); });
-  const auto is_stranger = [](const auto& link) { return !link->was_open(); };
+  const auto is_stranger = [this](const auto& link) { return !link->was_open() && NodeOf(link.get()) == nodes_.size(); };
   if (static_cast<size_t>(std::count_if(links_.begin(), links_.end(), is_stranger)) >= nodes_.size() + kStrangersMax)
     links_.erase(std::find_if(links_.begin(), links_.end(), is_stranger));
   // The events know the link by what is put here once it is there.
@@ -179,20 +270,49 @@ void Launcher::Accept() {
 
 void Launcher::OnOpened(ControlLink* link) {
   const uint32_t node = link->from();
-  // A node that has been given up is not let in later on.
-  if (node >= nodes_.size() || nodes_[node].link != nullptr || nodes_[node].is_dead) return link->End();
-  nodes_[node].link = link;
+  const bool is_new = link->connection().speakers().epoch == 0;
+  if (node >= nodes_.size()) return link->End();
+  Node& its = nodes_[node];
+  // A task that a successor has yet to reach asks whether its former fmirun lives, which has listened at this port by chance.
+  if (!is_new && !its.is_dead && !has_ended_ && !its.is_ready) return link->End();
+  if (!is_new || its.link != nullptr || its.is_dead || has_ended_) {
+    // It has lost its connection, and is not let in again.
+    OnNodeEnd(node, "its connection has ended");
+    return link->Send(Of(Kind::kLeave));
+  }
+  its.link = link;
   if (silence_) silence_->OnHeard(node);
+  its.is_ready = options_.orphan_timeout == Duration::zero();
   StartWhenReady();
 }
 
 void Launcher::StartWhenReady() {
-  const bool all = std::all_of(nodes_.begin(), nodes_.end(), [](const Node& one) { return one.link != nullptr || one.is_dead; });
-  if (!all || has_started_) return;
+  const bool all = std::all_of(nodes_.begin(), nodes_.end(), [](const Node& one) { return one.is_ready || one.is_dead; });
+  if (!all || has_started_ || has_ended_) return;
+  if (former_ && (former_->has_started || former_->has_ended)) return Resume();
+  former_.reset();
   if (const Status status = CheckAddresses(); !status.ok()) return EndJob(1, status.message());
+  if (!Note()) return;
+  os::KillPoint("fmirun.noted");
+  Keep();
+  os::KillPoint("fmirun.kept");
   has_started_ = true;
+  Plan(all_ranks());
+  if (!Note(/*relaunches=*/true)) return;
   TellState();
-  StartAll();
+  Start(all_ranks(), /*joins=*/false);
+}
+
+void Launcher::Keep() {
+  for (const Node& node : nodes_) {
+    if (node.link == nullptr || node.endpoint.port == 0) continue;
+    ControlMessage kept = Of(Kind::kKept);
+    if (node.link->from() == kFmirun) {
+      const auto own = node.link->connection().socket().Own();
+      if (own.ok()) kept.endpoint = Pack({own->address, listener_.port()});
+    }
+    node.link->Send(kept);
+  }
 }
 
 Status Launcher::CheckAddresses() const {
@@ -222,18 +342,112 @@ void Launcher::OnMessage(const ControlLink* link, const ControlMessage& message)
   const size_t node = NodeOf(link);
   if (has_ended_ || node == nodes_.size() || message.rank >= ranks_.size()) return;
   if (silence_) silence_->OnHeard(node);
-  if (message.kind == Kind::kShared) {
-    has_checkpoint_ = has_checkpoint_ || message.has_checkpoint != 0;
-    relaunch_ = relaunch_ || message.relaunch != 0;
-    // Checkpoints are counted on the board of rank 0, wherever that is.
-    if (message.progress > std::exchange(nodes_[node].progress, message.progress)) ++progress_;
-    return;
+  if (message.kind == Kind::kReplaced) {
+    is_replaced_ = true;
+    return (void)LeaveIfReplaced();
   }
+  if (message.kind == Kind::kShared) return OnShared(node, message);
+  if (message.kind == Kind::kListens || message.kind == Kind::kReported) {
+    if (message.kind == Kind::kListens) nodes_[node].endpoint = UnpackEndpoint(message.endpoint);
+    nodes_[node].is_ready = true;
+    return StartWhenReady();
+  }
+  if (former_) return OnReport(node, message);
   // Of a former process of the rank: nothing any more.
   Rank& its = ranks_[message.rank];
   if (its.node != node || message.start != its.starts || !its.runs) return;
   if (message.kind == Kind::kRow) OnRow(message);
   if (message.kind == Kind::kEnded) OnEnd(message);
+}
+
+void Launcher::OnShared(size_t node, const ControlMessage& message) {
+  has_checkpoint_ = has_checkpoint_ || message.has_checkpoint != 0;
+  relaunch_ = relaunch_ || message.relaunch != 0;
+  // Checkpoints are counted on the board of rank 0, wherever that is.
+  const bool is_more = message.progress > std::exchange(nodes_[node].progress, message.progress);
+  if (is_more && nodes_[node].is_ready) ++progress_;
+}
+
+void Launcher::OnReport(size_t node, const ControlMessage& message) {
+  if (message.kind == Kind::kState) {
+    former_->epoch = std::max(former_->epoch, message.epoch);
+    former_->has_finished = former_->has_finished || message.has_finished != 0;
+  }
+  if (message.kind != Kind::kRow && message.kind != Kind::kEnded) return;
+  Rank& its = ranks_[message.rank];
+  if (its.runs && message.start < its.row.start) return;
+  if (message.start != its.row.start) its.ended.reset();
+  its.node = node;
+  its.runs = true;
+  if (message.kind == Kind::kEnded) its.ended = message;
+  if (message.kind == Kind::kRow) its.row = message;
+  its.row.rank = message.rank;
+  its.row.start = message.start;
+}
+
+void Launcher::Resume() {
+  const JobState former = *std::exchange(former_, std::nullopt);
+  os::KillPoint("fmirun.reached");
+  has_started_ = true;
+  epoch_ = former.epoch;
+  has_finished_ = former.has_finished;
+  interrupted_ns_ = SystemClock().NowNs();
+  if (former.has_ended) return EndJob(former.exit_code, former.why);
+  if (!has_finished_ && !FindPlaces()) return;
+  const auto runs = std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.runs && !rank.ended; });
+  Say(fmt::format("takes the job over, in which {} of {} ranks run", runs, ranks_.size()));
+  // What a former one had planned remains so until it is done.
+  if (!Note(former.relaunches)) return;
+  Keep();
+  os::KillPoint("fmirun.resumed");
+  ResumeRanks(former);
+}
+
+bool Launcher::FindPlaces() {
+  has_nothing_left_ = std::all_of(nodes_.begin(), nodes_.end(), [](const Node& node) { return node.is_dead; });
+  if (has_nothing_left_) {
+    EndJob(1, "no task of the job is left; its checkpoints may be");
+    return false;
+  }
+  for (size_t node = 0; node < nodes_.size(); ++node) {
+    std::vector<uint32_t> ranks;
+    for (const uint32_t rank : all_ranks()) {
+      if (nodes_[node].is_dead && ranks_[rank].node == node) ranks.push_back(rank);
+    }
+    std::string what = fmt::format("node {} is gone", nodes_[node].name);
+    if (ranks.empty()) continue;
+    if (!Move(ranks, &what)) return false;
+    Say(what);
+  }
+  return true;
+}
+
+void Launcher::ResumeRanks(const JobState& former) {
+  std::vector<uint32_t> lost;
+  for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
+    Rank& its = ranks_[rank];
+    if (its.runs && its.row.start >= its.starts) {
+      its.starts = its.row.start;
+      continue;
+    }
+    lost.push_back(rank);
+    its.runs = false;
+    its.ended.reset();
+  }
+  if (former.relaunches && !lost.empty() && !has_finished_) return RelaunchAll();
+  TellState();
+  for (const Rank& rank : ranks_) {
+    if (rank.runs) OnRow(ControlMessage(rank.row));
+  }
+  if (has_finished_) {
+    for (const uint32_t rank : lost) OnExit(rank, 1);
+  } else if (!lost.empty()) {
+    OnFailure(lost, fmt::format("rank {} {} gone", fmt::join(lost, ", "), lost.size() == 1 ? "is" : "are"));
+  }
+  for (Rank& rank : ranks_) {
+    const std::optional<ControlMessage> ended = std::exchange(rank.ended, std::nullopt);
+    if (ended && !has_ended_ && rank.runs && ended->start == rank.starts) OnEnd(*ended);
+  }
 }
 
 void Launcher::OnRow(const ControlMessage& message) {
@@ -244,7 +458,10 @@ void Launcher::OnRow(const ControlMessage& message) {
   if (message.epoch == epoch_) OnLost(message.rank, message.epoch);
   if (!has_finished_ && Missing(Place{epoch_, Phase::kLeaving}, places()).empty()) {
     has_finished_ = true;
+    if (!Note()) return;
+    os::KillPoint("fmirun.finished");
     TellState();
+    os::KillPoint("fmirun.told");
   }
 }
 
@@ -255,26 +472,32 @@ void Launcher::OnLost(uint32_t rank, uint32_t epoch) {
   });
 }
 
-void Launcher::StartAll() {
-  std::vector<uint32_t> all;
-  for (uint32_t rank = 0; rank < ranks_.size(); ++rank) all.push_back(rank);
-  Start(all, /*joins=*/false);
+std::vector<uint32_t> Launcher::all_ranks() const {
+  std::vector<uint32_t> all(ranks_.size());
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+void Launcher::Plan(const std::vector<uint32_t>& ranks) {
+  for (const uint32_t rank : ranks) {
+    Rank& its = ranks_[rank];
+    ++its.starts;
+    its.runs = true;
+    its.row = ControlMessage();
+    its.ended.reset();
+  }
 }
 
 void Launcher::Start(const std::vector<uint32_t>& ranks, bool joins) {
   // All of them are known to be there before one of them looks who is.
   for (const Kind kind : {Kind::kHere, Kind::kStart}) {
     for (const uint32_t rank : ranks) {
-      Rank& its = ranks_[rank];
-      ControlMessage message;
-      message.kind = kind;
+      if (kind == Kind::kStart) os::KillPoint("fmirun.start");
+      const Rank& its = ranks_[rank];
+      ControlMessage message = Of(kind);
       message.rank = rank;
+      message.start = its.starts;
       message.joins = joins ? 1 : 0;
-      if (kind == Kind::kStart) {
-        message.start = ++its.starts;
-        its.runs = true;
-        its.row = ControlMessage();
-      }
       if (nodes_[its.node].link != nullptr) nodes_[its.node].link->Send(message);
     }
   }
@@ -298,15 +521,14 @@ void Launcher::OnExit(uint32_t rank, int code) {
     return EndJob(code != 0 ? code : 1, fmt::format("rank {} has ended with code {} before FMI_Finalize", rank, code));
   }
   if (exit_code_ == 0) exit_code_ = code;
-  if (std::none_of(ranks_.begin(), ranks_.end(), [](const Rank& other) { return other.runs; })) {
-    has_ended_ = true;
-    loop_->Stop();
-  }
+  if (std::none_of(ranks_.begin(), ranks_.end(), [](const Rank& other) { return other.runs; })) EndJob(exit_code_, "");
 }
 
 void Launcher::OnNodeEnd(size_t node, const std::string& why) {
   Node& its = nodes_[node];
-  if (has_ended_ || std::exchange(its.is_dead, true)) return;
+  if (has_ended_ && its.link != nullptr && its.link->has_ended()) its.link = nullptr;
+  if (has_ended_ || its.is_dead || LeaveIfReplaced()) return;
+  its.is_dead = true;
   // Whatever goes on there ends when its task sees this.
   if (its.link != nullptr) std::exchange(its.link, nullptr)->End();
   if (silence_) silence_->Forget(node);
@@ -317,7 +539,10 @@ void Launcher::OnNodeEnd(size_t node, const std::string& why) {
   for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
     if (ranks_[rank].node == node && (ranks_[rank].runs || !has_started_)) ranks.push_back(rank);
   }
-  if (ranks.empty()) {
+  // A successor decides when it knows who lives.
+  const bool is_early = former_ && (former_->has_started || former_->has_ended);
+  if (ranks.empty() || is_early) {
+    for (const uint32_t rank : ranks) ranks_[rank].runs = false;
     Say(what);
     return StartWhenReady();
   }
@@ -329,15 +554,21 @@ void Launcher::OnNodeEnd(size_t node, const std::string& why) {
     }
     return;
   }
-  const std::optional<size_t> spare = FindSpare();
-  if (!spare) return EndJob(1, fmt::format("{}, and no spare node is left for rank {}", what, fmt::join(ranks, ", ")));
-  for (Rank& rank : ranks_) {
-    if (rank.node == node) rank.node = *spare;
-  }
-  what += fmt::format("; node {} takes rank {}", nodes_[*spare].name, fmt::join(ranks, ", "));
+  if (!Move(ranks, &what)) return;
   if (has_started_) return OnFailure(ranks, what);
   Say(what);
   StartWhenReady();
+}
+
+bool Launcher::Move(const std::vector<uint32_t>& ranks, std::string* what) {
+  const std::optional<size_t> spare = FindSpare();
+  if (!spare) {
+    EndJob(1, fmt::format("{}, and no spare node is left for rank {}", *what, fmt::join(ranks, ", ")));
+    return false;
+  }
+  for (const uint32_t rank : ranks) ranks_[rank].node = *spare;
+  *what += fmt::format("; node {} takes rank {}", nodes_[*spare].name, fmt::join(ranks, ", "));
+  return true;
 }
 
 std::optional<size_t> Launcher::FindSpare() const {
@@ -362,7 +593,11 @@ void Launcher::OnFailure(const std::vector<uint32_t>& ranks, const std::string& 
   is_interrupted_ = true;
   interrupted_ns_ = SystemClock().NowNs();
   if (!relaunch_ && has_checkpoint_) {
-    BeginEpoch();
+    ++epoch_;
+    Plan(ranks);
+    if (!Note()) return;
+    TellState();
+    os::KillPoint("fmirun.epoch");
     Say(what + (ranks.empty()       ? "; all go back to the last checkpoint"
                 : ranks.size() == 1 ? "; it is started again"
                                     : "; they are started again"));
@@ -375,23 +610,19 @@ void Launcher::OnFailure(const std::vector<uint32_t>& ranks, const std::string& 
 }
 
 void Launcher::RelaunchAll() {
-  ControlMessage message;
-  message.kind = Kind::kKillAll;
-  SendAll(message);
   relaunch_ = false;
   has_checkpoint_ = false;
-  BeginEpoch();
-  StartAll();
-}
-
-void Launcher::BeginEpoch() {
   ++epoch_;
+  Plan(all_ranks());
+  if (!Note(/*relaunches=*/true)) return;
+  SendAll(Of(Kind::kKillAll));
+  os::KillPoint("fmirun.kill-all");
   TellState();
+  Start(all_ranks(), /*joins=*/false);
 }
 
 void Launcher::TellState() {
-  ControlMessage message;
-  message.kind = Kind::kState;
+  ControlMessage message = Of(Kind::kState);
   message.epoch = epoch_;
   message.has_finished = has_finished_ ? 1 : 0;
   message.has_checkpoint = has_checkpoint_ ? 1 : 0;
@@ -419,7 +650,7 @@ void Launcher::Look() {
   const Duration took(SystemClock().NowNs() - interrupted_ns_);
   if (!has_started_) {
     for (size_t node = 0; node < nodes_.size() && took > kTaskStartMax; ++node) {
-      if (nodes_[node].link == nullptr) OnNodeEnd(node, "its task does not answer");
+      if (!nodes_[node].is_ready) OnNodeEnd(node, "its task does not answer");
     }
     return;
   }
@@ -438,22 +669,76 @@ void Launcher::Look() {
   }
 }
 
+bool Launcher::Note(bool relaunches) {
+  if (!state_folder_) return true;
+  const Status written = state_folder_->Write(state(relaunches));
+  // The job is worth more than what follows its fmirun.
+  if (!written.ok() && !std::exchange(is_unnoted_, true))
+    Say(fmt::format("no other fmirun will be able to take over: {}", written.message()));
+  return !LeaveIfReplaced();
+}
+
+JobState Launcher::state(bool relaunches) const {
+  JobState now;
+  now.options = options_;
+  now.folder = folder_;
+  now.boot = Boot();
+  for (const Node& node : nodes_) {
+    now.nodes.push_back({node.endpoint, node.task ? node.task->identity() : os::ProcessIdentity(), node.is_dead});
+  }
+  for (const Rank& rank : ranks_) now.ranks.push_back({static_cast<uint32_t>(rank.node), rank.starts});
+  now.epoch = epoch_;
+  now.failures = failures_;
+  now.has_started = has_started_;
+  now.relaunches = relaunches;
+  now.has_finished = has_finished_;
+  now.has_ended = has_ended_;
+  now.exit_code = exit_code_;
+  now.why = why_;
+  return now;
+}
+
+bool Launcher::LeaveIfReplaced() {
+  if (!state_folder_ || !(is_replaced_ || state_folder_->IsReplaced())) return false;
+  is_replaced_ = true;
+  has_ended_ = true;
+  exit_code_ = kReplacedExitCode;
+  Say("another fmirun has taken the job over, and this one leaves");
+  loop_->Stop();
+  return true;
+}
+
 void Launcher::EndJob(int code, const std::string& why) {
   if (has_ended_) return;
   has_ended_ = true;
   exit_code_ = code;
-  Say(why);
+  why_ = why;
+  if (!Note()) return;
+  if (!why.empty()) Say(why);
   loop_->Stop();
 }
 
 void Launcher::EndTasks() {
-  // Tasks end when they find that they are let go of, and shells when they have passed on what came from there.
-  links_.clear();
+  if (is_replaced_) return;
+  os::KillPoint("fmirun.leave");
+  SendAll(Of(Kind::kLeave));
+  // Who connects from now on is told so, too.
   const Deadline deadline(SystemClock(), kTaskEndMax);
   for (Node& node : nodes_) {
-    if (node.task) (void)os::WaitReadable({node.task->descriptor()}, deadline.Remaining());
-    EndTask(&node);
+    if (node.task) loop_->Unwatch(node.watch);
   }
+  while (HasTasks() && !deadline.Passed()) (void)loop_->RunOnce(kTurn);
+  for (Node& node : nodes_) EndTask(&node);
+  links_.clear();
+  os::KillPoint("fmirun.left");
+  if (state_folder_) state_folder_->Remove();
+}
+
+bool Launcher::HasTasks() const {
+  return std::any_of(nodes_.begin(), nodes_.end(), [](const Node& node) {
+    const bool is_linked = node.link != nullptr && !node.link->has_ended();
+    return is_linked || (node.task && !node.task->HasEnded());
+  });
 }
 
 void Launcher::EndTask(Node* node) {

@@ -5,6 +5,11 @@
 // rank is started again while the others live. A node whose task has ended, or cannot be reached, has lost all its ranks: a spare
 // node gets them. Where nobody can go back (there is no checkpoint yet, or a rank cannot go on), all are ended and started again.
 // A rank that exits before FMI_Finalize has decided so itself, and ends the job.
+//
+// What a successor needs is written before anything follows from it (job_state.h). A successor reaches the tasks, which tell it
+// how their ranks are, and goes on from there: what has befallen ranks and nodes meanwhile it takes for failures of this moment,
+// and what its predecessor has begun, and some tasks have not been told, it begins again. Whoever finds itself replaced leaves,
+// and touches nothing.
 #pragma once
 
 #include <initializer_list>
@@ -16,7 +21,10 @@
 #include "base/duration.h"
 #include "base/status.h"
 #include "fmi/launch/control.h"
+#include "fmi/launch/job_state.h"
+#include "fmi/launch/launch_options.h"
 #include "fmi/launch/silence.h"
+#include "fmi/launch/state_folder.h"
 #include "fmi/launch/task_options.h"
 #include "fmi/phases.h"
 #include "net/authentication.h"
@@ -27,27 +35,20 @@
 
 namespace kedge::fmi {
 
-struct LaunchOptions {
-  uint32_t ranks = 1;
-  std::vector<std::string> nodes;  // names; empty: this one, whatever its name
-  bool is_virtual = false;         // they are names on one machine (KEDGE_NODE)
-  // What starts a command on a node when the node and the command's words follow, for sh: "ssh". Empty: all is on this machine.
-  std::string shell;
-  uint32_t address = 0;  // of this machine, for nodes that a shell reaches; 0: the one from which they find it reaches them
-  uint32_t spares = 0;   // the last ones of them, without ranks at first
-  uint64_t interval = 1;
-  uint32_t failures_max = 10;  // without a new checkpoint between them
-  Duration timeout = std::chrono::minutes(10);
-  std::string program;               // fmirun itself
-  std::vector<std::string> command;  // of the ranks
-};
-
 class Launcher {
  public:
-  static Result<std::unique_ptr<Launcher>> Create(LaunchOptions options);
+  // Of fmirun that finds itself replaced.
+  static constexpr int kReplacedExitCode = 79;
+
+  // `folder`: where what a successor needs is left; without one, tasks end with this fmirun. `former`: what another fmirun has
+  // left there, whose job goes on.
+  static Result<std::unique_ptr<Launcher>> Create(LaunchOptions options, std::optional<StateFolder> folder,
+                                                  std::optional<JobState> former);
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
 
+  // A successor has found that all tasks have died together with their fmirun.
+  bool has_nothing_left() const { return has_nothing_left_; }
   // Until the job has ended: the exit code. `stop` ends it from outside.
   int Run(const os::EventFd& stop);
 
@@ -56,7 +57,9 @@ class Launcher {
     std::string name;
     std::optional<os::Child> task;
     os::EventLoop::WatchId watch = 0;
-    ControlLink* link = nullptr;  // once the task has answered
+    ControlLink* link = nullptr;  // once the task has answered, or is to answer a successor
+    os::TcpEndpoint endpoint;     // where the task awaits a successor; port 0: nowhere
+    bool is_ready = false;        // the task has said what there is to say before ranks are started
     bool is_dead = false;
     uint64_t progress = 0;  // as its board has it
   };
@@ -65,10 +68,18 @@ class Launcher {
     uint32_t starts = 0;
     bool runs = false;
     ControlMessage row;
+    std::optional<ControlMessage> ended;  // of one that has ended under a former fmirun
   };
-  Launcher(LaunchOptions options, std::string folder, std::unique_ptr<os::EventLoop> loop, os::TcpListener listener);
+  Launcher(LaunchOptions options, std::string folder, std::unique_ptr<os::EventLoop> loop, os::TcpListener listener,
+           std::optional<StateFolder> state_folder, std::optional<JobState> former);
 
+  // A task there, which is new, or a former fmirun's.
+  Status BeginNode(size_t node);
   Status StartTask(size_t node);
+  Status Reach(size_t node);
+  void OnUnreached(size_t node, const Status& why);
+  // Takes for its own what a former fmirun has left, as far as no task needs to be asked.
+  void Adopt(const JobState& former);
   TaskOptions TaskOf(size_t node) const;
   // Run on the node by the shell.
   os::ChildOptions OnNode(size_t node, std::initializer_list<std::string> words) const;
@@ -79,12 +90,24 @@ class Launcher {
   // Where nodes do not reach each other: why.
   Status CheckAddresses() const;
   void OnMessage(const ControlLink* link, const ControlMessage& message);
+  // Of a task that tells a successor how it is.
+  void OnReport(size_t node, const ControlMessage& message);
+  void OnShared(size_t node, const ControlMessage& message);
+  // All tasks that live have told how they are: the job goes on.
+  void Resume();
+  // For ranks whose nodes have died before anybody took over. False: the job has ended for want of them.
+  bool FindPlaces();
+  void ResumeRanks(const JobState& former);
+  // From now on the tasks await a successor when this fmirun is gone.
+  void Keep();
   void OnRow(const ControlMessage& message);
   void OnLost(uint32_t rank, uint32_t epoch);
   void OnEnd(const ControlMessage& ended);
   void OnExit(uint32_t rank, int code);
   void OnNodeEnd(size_t node, const std::string& why);
   std::string WhyTaskEnded(size_t node) const;
+  // These get a spare node. False: there is none, and the job has ended.
+  bool Move(const std::vector<uint32_t>& ranks, std::string* what);
   // A node without ranks, that is there.
   std::optional<size_t> FindSpare() const;
   // The job goes on in a new epoch, in which these ranks are started again.
@@ -92,17 +115,24 @@ class Launcher {
 
   // Ranks are spread in blocks over the nodes that are no spares.
   void Spread();
-  void StartAll();
+  std::vector<uint32_t> all_ranks() const;
+  // They are to be started, and count as that; Start follows once it is noted.
+  void Plan(const std::vector<uint32_t>& ranks);
   void Start(const std::vector<uint32_t>& ranks, bool joins);
   void RelaunchAll();
-  // The next epoch, or that the job has finished, for all nodes.
-  void BeginEpoch();
+  // The epoch, or that the job has finished, for all nodes.
   void TellState();
   void SendAll(const ControlMessage& message);
   // Whether the job is in its course again; ends it when that takes too long.
   void Look();
+  // Writes what a successor needs now. False: there is one already, so that nothing may follow from it.
+  bool Note(bool relaunches = false);
+  JobState state(bool relaunches) const;
+  // Whether another fmirun has taken over: then this one has ended.
+  bool LeaveIfReplaced();
   void EndJob(int code, const std::string& why);
   void EndTasks();
+  bool HasTasks() const;
   void EndTask(Node* node);
   bool HasBegun() const;
   std::vector<Place> places() const;
@@ -110,7 +140,9 @@ class Launcher {
 
   const LaunchOptions options_;
   const std::string folder_;
-  const net::Secret secret_ = net::Secret::Generate();
+  std::optional<StateFolder> state_folder_;
+  std::optional<JobState> former_;  // until this fmirun has taken over from one that had begun
+  const net::Secret secret_;
   std::unique_ptr<os::EventLoop> loop_;
   const os::TcpListener listener_;
   std::optional<Silence> silence_;  // of nodes that a shell reaches: of what is on this machine nobody else knows more
@@ -124,7 +156,11 @@ class Launcher {
   bool relaunch_ = false;
   uint64_t progress_ = 0;
   int exit_code_ = 0;
+  std::string why_;  // the job has ended
   bool has_ended_ = false;
+  bool is_replaced_ = false;
+  bool has_nothing_left_ = false;
+  bool is_unnoted_ = false;  // what a successor needs could not be written, and somebody was told so
   uint32_t failures_ = 0;
   uint64_t progress_at_failure_ = 0;
   int64_t interrupted_ns_ = 0;

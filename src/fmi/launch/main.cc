@@ -8,16 +8,20 @@
 #include <cstdlib>
 #include <iostream>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "fmi/board.h"
+#include "fmi/launch/job_state.h"
 #include "fmi/launch/launcher.h"
+#include "fmi/launch/state_folder.h"
 #include "fmi/launch/task.h"
 #include "fmi/launch/task_options.h"
 #include "kedge/kedge.h"
 #include "os/events/event_fd.h"
+#include "os/files/files.h"
 #include "os/process/folder.h"
 #include "os/process/process.h"
 #include "os/process/signals.h"
@@ -29,8 +33,13 @@ namespace {
 // It asks nobody for a password, and gives up a host that does not answer.
 constexpr char kSsh[] = "ssh -o BatchMode=yes -o ConnectTimeout=10";
 
+// Jobs of one name, on one node, at once.
+constexpr int kJobsMax = 99;
+constexpr int kTriesMax = 100;
+
 constexpr char kUsage[] =
     R"(usage: fmirun -n RANKS [OPTION]... PROGRAM [ARGUMENT]...
+       fmirun --take-over STATE [--interface ADDRESS]
 
 Runs an FMI program (kedge/fmi.h) with so many ranks. A rank that is killed is
 started again while the others live, and a spare node takes the ranks of one
@@ -50,6 +59,14 @@ that is lost; FMI_Loop brings all of them back to their last checkpoint.
                        (10)
   --timeout TIME       ends the job when ranks have not come to FMI_Loop so
                        long after a failure (10min)
+  --orphan-timeout TIME
+                       the ranks run on so long when fmirun dies, and a
+                       successor may take over; 0: they end with it (10min)
+  --state STATE        where fmirun leaves what a successor needs: a folder,
+                       with a slash in it, or a job's name
+                       (KEDGE_JOB_NAME, else the program's name)
+  --take-over STATE    goes on with this job; if its fmirun lives, that one
+                       leaves
   --version, --help
 
 Without --hosts and --virtual all ranks are on this machine. `kedge run --fmi`
@@ -58,7 +75,7 @@ Environment of the ranks: FMI_RANK, FMI_RANKS, FMI_RESPAWNS (how often this
 rank was started before), FMI_INTERVAL.
 Signals: SIGTERM, SIGINT and SIGHUP end the job.
 Exit: 0 when all ranks have called FMI_Finalize and exited with 0; else the
-first other code of a rank, or 1.
+first other code of a rank, or 1. 79: another fmirun has taken over.
 )";
 
 int Fail(const std::string& why) {
@@ -107,6 +124,8 @@ Status ParseOption(const std::string& word, const std::string& value, LaunchOpti
     options->address = *address;
   } else if (word == "--spares") {
     KEDGE_ASSIGN_OR_RETURN(options->spares, ParseNumber(word, value, 0, kNodesMax));
+  } else if (word == "--orphan-timeout") {
+    KEDGE_ASSIGN_OR_RETURN(options->orphan_timeout, ParseDuration(value));
   } else if (word == "--timeout") {
     KEDGE_ASSIGN_OR_RETURN(options->timeout, ParseDuration(value));
   } else {
@@ -120,23 +139,114 @@ bool IsReadBySh(char character) {
          std::string_view("/._+-,:@%=").find(character) == std::string_view::npos;
 }
 
-int Launch(LaunchOptions options) {
-  auto stop = os::EventFd::Create();
-  if (!stop.ok()) return Fail(stop.status().ToString());
-  auto folder = os::ProgramFolder();
-  if (!folder.ok()) return Fail(folder.status().ToString());
-  options.program = *folder + "/fmirun";
+// The program of the tasks.
+Result<std::string> OwnProgram(const LaunchOptions& options) {
+  KEDGE_ASSIGN_OR_RETURN(std::string program, os::ProgramFolder());
+  program += "/fmirun";
   // ssh lets a shell on the node read it again.
-  if (!options.shell.empty() && std::any_of(options.program.begin(), options.program.end(), IsReadBySh))
-    return Fail(fmt::format("{} cannot be started on other nodes: a shell would read its path otherwise", options.program));
-  auto launcher = Launcher::Create(std::move(options));
+  if (!options.shell.empty() && std::any_of(program.begin(), program.end(), IsReadBySh))
+    return Status(Code::kUnsupported,
+                  fmt::format("{} cannot be started on other nodes: a shell would read its path otherwise", program));
+  return program;
+}
+
+// The job, from its begin or from where a former fmirun has left it, to its end. `has_nothing_left`: as of Launcher.
+int RunJob(LaunchOptions options, std::optional<StateFolder> folder, std::optional<JobState> former,
+           bool* has_nothing_left = nullptr) {
+  static std::optional<os::EventFd> stop;
+  auto event = os::EventFd::Create();
+  if (!event.ok()) return Fail(event.status().ToString());
+  stop = std::move(*event);
+  auto program = OwnProgram(options);
+  if (!program.ok()) return Fail(program.status().message());
+  options.program = std::move(*program);
+  auto launcher = Launcher::Create(std::move(options), std::move(folder), std::move(former));
   if (!launcher.ok()) return Fail(launcher.status().ToString());
-  static os::EventFd* stopping = nullptr;
-  stopping = &*stop;
-  os::OnTerminationSignals([] { stopping->Signal(); });
+  os::OnTerminationSignals([] { stop->Signal(); });
   const int code = (*launcher)->Run(*stop);
   os::OnTerminationSignals(nullptr);
+  if (has_nothing_left != nullptr) *has_nothing_left = (*launcher)->has_nothing_left();
   return code;
+}
+
+// The folder of a new job, or one whose fmirun has died, with what that has left.
+struct Opened {
+  StateFolder folder;
+  std::optional<JobState> former;
+};
+
+// kBusy: the fmirun of the job that has this folder lives, or another one follows it at this moment.
+Result<Opened> Open(const std::string& path) {
+  Status last;
+  // Again where a job ends meanwhile.
+  for (int tries = 0; tries < kTriesMax; ++tries) {
+    auto created = StateFolder::Create(path);
+    if (created.ok()) return Opened{std::move(*created), std::nullopt};
+    last = created.status();
+    if (last.code() == Code::kNotFound) continue;
+    if (last.code() != Code::kAlreadyExists) return last;
+    const auto is_held = StateFolder::IsHeld(path);
+    if (is_held.ok() && *is_held)
+      return Status(Code::kBusy, fmt::format("the fmirun of {} lives; --take-over replaces it", path));
+    auto folder = is_held.ok() ? StateFolder::Claim(path) : Result<StateFolder>(is_held.status());
+    last = folder.status();
+    if (last.code() == Code::kNotFound) continue;
+    if (!folder.ok()) return last;
+    auto former = folder->Read();
+    if (former.ok()) return Opened{std::move(*folder), std::move(*former)};
+    if (former.status().code() != Code::kNotFound) return former.status().WithContext(path);
+    folder->Remove();
+  }
+  return last;
+}
+
+// In the first folder of this name that is no living fmirun's.
+Result<Opened> OpenAny(const std::string& name) {
+  Result<Opened> opened = Open(StatePath(name));
+  for (int number = 2; opened.status().code() == Code::kBusy && number <= kJobsMax; ++number) {
+    opened = Open(StatePath(fmt::format("{}.{}", name, number)));
+  }
+  return opened;
+}
+
+// `state`: where to leave what a successor needs, if somebody has said where.
+int Launch(const LaunchOptions& options, const std::string& state) {
+  if (options.orphan_timeout == Duration::zero()) return RunJob(options, std::nullopt, std::nullopt);
+  const char* job = std::getenv("KEDGE_JOB_NAME");
+  const std::string name = job != nullptr && *job != '\0' ? job : os::BaseName(options.command.front());
+  for (;;) {
+    auto opened = state.empty() ? OpenAny(name) : Open(StatePath(state));
+    if (!opened.ok()) return Fail(opened.status().message());
+    if (!opened->former) return RunJob(options, std::move(opened->folder), std::nullopt);
+    JobState& former = *opened->former;
+    const auto here = os::CurrentFolder();
+    // The same command again goes on, if only from checkpoints; what another one has left is ended, so that two jobs do not take
+    // theirs under one name.
+    const bool goes_on = AreSame(options, former.options) && here.ok() && *here == former.folder;
+    if (!goes_on) {
+      former.has_ended = true;
+      former.why = fmt::format("ends what another command has left in {}", opened->folder.path());
+    }
+    LaunchOptions its = former.options;
+    its.address = options.address;
+    bool has_nothing_left = false;
+    const int code = RunJob(std::move(its), std::move(opened->folder), std::move(former), &has_nothing_left);
+    if ((goes_on && !has_nothing_left) || code == Launcher::kReplacedExitCode) return code;
+  }
+}
+
+// Goes on with the job that has left this.
+int TakeOver(const std::string& state, uint32_t address) {
+  const std::string path = StatePath(state);
+  auto folder = StateFolder::Claim(path);
+  if (folder.status().code() == Code::kNotFound)
+    return Fail(fmt::format("no fmirun has left anything in {}: the job has ended, or lies elsewhere", path));
+  if (!folder.ok()) return Fail(folder.status().message());
+  auto former = folder->Read();
+  if (!former.ok()) return Fail(former.status().WithContext(path).message());
+  LaunchOptions options = former->options;
+  options.address = address;
+  return RunJob(std::move(options), std::move(*folder), std::move(*former));
 }
 
 // From which srun or ssh has come to this node.
@@ -192,28 +302,53 @@ Status CheckNodes(const LaunchOptions& options) {
   return Status::Ok();
 }
 
-int Main(const std::vector<std::string>& words) {
-  if (!words.empty() && words.front() == "--task") return RunTask();
-  LaunchOptions options;
-  size_t next = 0;
+// What the command line says besides the options of the job.
+struct Words {
+  std::string state;
+  std::string take_over;
   bool has_ranks = false;
+};
+
+Result<Words> Parse(const std::vector<std::string>& words, LaunchOptions* options) {
+  Words found;
+  size_t next = 0;
   for (; next < words.size() && words[next].starts_with('-'); next += 2) {
     const std::string& word = words[next];
-    if (word == "--help") return std::fputs(kUsage, stdout), 0;
-    if (word == "--version") {
-      std::printf("fmirun %d.%d.%d\n", KEDGE_VERSION_MAJOR, KEDGE_VERSION_MINOR, KEDGE_VERSION_PATCH);
-      return 0;
+    if (next + 1 == words.size())
+      return Status(Code::kInvalidArgument, fmt::format("{} needs a value, or is unknown; see --help", word));
+    const std::string& value = words[next + 1];
+    if (word == "--state" || word == "--take-over") {
+      if (value.empty()) return Status(Code::kInvalidArgument, fmt::format("{} needs a folder or the name of a job", word));
+      (word == "--state" ? found.state : found.take_over) = value;
+      continue;
     }
-    if (next + 1 == words.size()) return Fail(fmt::format("{} needs a value, or is unknown; see --help", word));
-    const Status parsed = ParseOption(word, words[next + 1], &options);
-    if (!parsed.ok()) return Fail(parsed.message());
-    has_ranks = has_ranks || word == "-n" || word == "--ranks";
+    KEDGE_RETURN_IF_ERROR(ParseOption(word, value, options));
+    found.has_ranks = found.has_ranks || word == "-n" || word == "--ranks";
+  }
+  options->command.assign(words.begin() + static_cast<std::ptrdiff_t>(next), words.end());
+  return found;
+}
+
+int Main(const std::vector<std::string>& words) {
+  if (!words.empty() && words.front() == "--task") return RunTask();
+  for (size_t next = 0; next < words.size() && words[next].starts_with('-'); next += 2) {
+    if (words[next] == "--help") return std::fputs(kUsage, stdout), 0;
+    if (words[next] != "--version") continue;
+    std::printf("fmirun %d.%d.%d\n", KEDGE_VERSION_MAJOR, KEDGE_VERSION_MINOR, KEDGE_VERSION_PATCH);
+    return 0;
+  }
+  LaunchOptions options;
+  const auto parsed = Parse(words, &options);
+  if (!parsed.ok()) return Fail(parsed.status().message());
+  if (!parsed->take_over.empty()) {
+    if (parsed->has_ranks || !parsed->state.empty() || !options.command.empty())
+      return Fail("--take-over goes on with a job as it is: only --interface may stand beside it");
+    return TakeOver(parsed->take_over, options.address);
   }
   if (!options.nodes.empty() && !options.is_virtual && options.shell.empty()) options.shell = kSsh;
   if (const Status nodes = CheckNodes(options); !nodes.ok()) return Fail(nodes.message());
-  options.command.assign(words.begin() + static_cast<std::ptrdiff_t>(next), words.end());
-  if (options.command.empty() || !has_ranks) return Fail("-n RANKS and a program are needed; see --help");
-  return Launch(std::move(options));
+  if (options.command.empty() || !parsed->has_ranks) return Fail("-n RANKS and a program are needed; see --help");
+  return Launch(options, parsed->state);
 }
 
 }  // namespace

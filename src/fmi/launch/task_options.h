@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/duration.h"
 #include "base/status.h"
 #include "net/authentication.h"
 #include "os/sockets/tcp_socket.h"
@@ -23,12 +24,14 @@ struct TaskOptions {
   uint32_t ranks = 1;
   bool is_alone = true;  // there is no other node
   uint64_t interval = 1;
-  std::string folder;                                          // where the ranks run, if it is there
+  Duration orphan_timeout{};  // so long it waits for a successor of fmirun; 0: it ends with fmirun
+  std::string state;          // where what a successor needs is left
+  bool has_shell = false;     // a shell holds it, and carries what the ranks write
+  std::string folder;         // where the ranks run, if it is there
   std::vector<std::pair<std::string, std::string>> variables;  // of their environment
   std::vector<std::string> command;
 };
 
-// Texts, each with a zero behind it.
 std::string Encode(const TaskOptions& options);
 // kCorrupt: it is none.
 Result<TaskOptions> DecodeTaskOptions(std::string_view text);

@@ -13,6 +13,9 @@ TaskOptions Some() {
   options.ranks = 8;
   options.is_alone = false;
   options.interval = 20;
+  options.orphan_timeout = std::chrono::milliseconds(1500);
+  options.state = "/a folder/of states";
+  options.has_shell = true;
   options.folder = "/a/folder of\nsomebody";
   options.variables = {{"KEDGE_STORE_PATH", "/store with\na line"}, {"KEDGE_NODE", ""}};
   options.command = {"./app", "", "an \"argument\""};
@@ -30,6 +33,9 @@ TEST(TaskOptions, ComeAsTheyWere) {
   EXPECT_EQ(found->ranks, options.ranks);
   EXPECT_EQ(found->is_alone, options.is_alone);
   EXPECT_EQ(found->interval, options.interval);
+  EXPECT_EQ(found->orphan_timeout, options.orphan_timeout);
+  EXPECT_EQ(found->state, options.state);
+  EXPECT_EQ(found->has_shell, options.has_shell);
   EXPECT_EQ(found->folder, options.folder);
   EXPECT_EQ(found->variables, options.variables);
   EXPECT_EQ(found->command, options.command);

@@ -1,6 +1,7 @@
 #include "os/process/child.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -22,10 +23,13 @@ namespace {
 // In the child, which has one thread, and tells a failure through `report`.
 [[noreturn]] void Become(const char* program, char* const* arguments, char* const* environment, const ChildOptions& options,
                          int input, pid_t parent, int report) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // It may have died before.
-  if (getppid() != parent) _exit(127);
+  if (!options.outlives) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    // It may have died before.
+    if (getppid() != parent) _exit(127);
+  }
   for (int number = 1; number < _NSIG; ++number) signal(number, SIG_DFL);
+  if (options.ignores_broken_pipes) signal(SIGPIPE, SIG_IGN);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -82,11 +86,26 @@ Result<Child> Child::Start(const ChildOptions& options) {
   while ((got = read(reads.get(), &error, sizeof error)) < 0 && errno == EINTR) {
   }
   if (got == sizeof error) status = Status::FromErrno(error, "start " + options.program);
-  if (status.ok()) return Child(process_id, std::move(pidfd));
+  if (status.ok()) return Child(process_id, std::move(pidfd), /*is_own=*/true);
   kill(process_id, SIGKILL);
   while (waitpid(process_id, nullptr, 0) < 0 && errno == EINTR) {
   }
   return status;
+}
+
+Result<Child> Child::Adopt(const ProcessIdentity& process) {
+  KEDGE_ASSIGN_OR_RETURN(UniqueFd pidfd, OpenPidfd(process));
+  return Child(process.process_id, std::move(pidfd), /*is_own=*/false);
+}
+
+ProcessIdentity Child::identity() const {
+  const auto identity = IdentityOf(process_id_);
+  return identity.ok() ? *identity : ProcessIdentity();
+}
+
+bool Child::HasEnded() const {
+  pollfd end = {pidfd_.get(), POLLIN, 0};
+  return poll(&end, 1, 0) == 1;
 }
 
 void Child::Kill() const {
@@ -94,6 +113,7 @@ void Child::Kill() const {
 }
 
 ChildEnd Child::End() const {
+  if (!is_own_) return {};
   siginfo_t info{};
   int code = 0;
   while ((code = waitid(P_PID, static_cast<id_t>(process_id_), &info, WEXITED | WNOWAIT)) != 0 && errno == EINTR) {
@@ -104,6 +124,7 @@ ChildEnd Child::End() const {
 }
 
 void Child::Reap() const {
+  if (!is_own_) return;
   while (waitpid(process_id_, nullptr, 0) < 0 && errno == EINTR) {
   }
 }

@@ -83,12 +83,13 @@ TEST(Child, NamesAProgramThatIsNotThere) {
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a child is left over";
 }
 
-TEST(Child, EndsWithWhoeverStartedIt) {
-  const TemporaryFolder folder;
-  const std::string path = folder.path() + "/child";
+// A child of a process that is killed then; it has said its number at `path`.
+ProcessIdentity ChildOfTheDead(const std::string& path, bool outlives) {
   const pid_t launcher = fork();
   if (launcher == 0) {
-    const auto child = Child::Start(Shell("echo $$ > " + path + ".new; mv " + path + ".new " + path + "; exec sleep 600"));
+    ChildOptions options = Shell("echo $$ > " + path + ".new; mv " + path + ".new " + path + "; exec sleep 600");
+    options.outlives = outlives;
+    const auto child = Child::Start(options);
     while (child.ok()) pause();
     _exit(1);
   }
@@ -97,13 +98,53 @@ TEST(Child, EndsWithWhoeverStartedIt) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
     text = ReadFile(SystemFileSystem(), path, 100);
   }
-  ASSERT_TRUE(text.ok());
-  const auto child = IdentityOf(std::stoi(*text));
-  ASSERT_TRUE(child.ok());
+  EXPECT_TRUE(text.ok());
+  const auto child = IdentityOf(text.ok() ? std::stoi(*text) : 0);
+  EXPECT_TRUE(child.ok());
   kill(launcher, SIGKILL);
   waitpid(launcher, nullptr, 0);
-  for (int i = 0; i < 2000 && IsAlive(*child); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  EXPECT_FALSE(IsAlive(*child));
+  return child.ok() ? *child : ProcessIdentity();
+}
+
+TEST(Child, EndsWithWhoeverStartedIt) {
+  const TemporaryFolder folder;
+  const ProcessIdentity child = ChildOfTheDead(folder / "child", /*outlives=*/false);
+  for (int i = 0; i < 2000 && IsAlive(child); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_FALSE(IsAlive(child));
+}
+
+TEST(Child, MayOutliveWhoeverStartedItAndBeAdopted) {
+  const TemporaryFolder folder;
+  const ProcessIdentity child = ChildOfTheDead(folder / "child", /*outlives=*/true);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  ASSERT_TRUE(IsAlive(child));
+  const auto adopted = Child::Adopt(child);
+  ASSERT_TRUE(adopted.ok()) << adopted.status().ToString();
+  EXPECT_EQ(adopted->identity(), child);
+  EXPECT_FALSE(adopted->HasEnded());
+  adopted->Kill();
+  for (int i = 0; i < 2000 && !adopted->HasEnded(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_TRUE(adopted->HasEnded());
+  EXPECT_FALSE(IsAlive(child));
+  adopted->Reap();
+  EXPECT_EQ(Child::Adopt({child.process_id, child.start_ticks + 1}).status().code(), Code::kNotFound) << "another process";
+}
+
+TEST(Child, MayWriteOnWhereNobodyReads) {
+  ChildOptions options = Shell("{ echo lost || exit 3; } 2>/dev/null >&$DESCRIPTOR");
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  const UniqueFd writes(ends[1]);
+  close(ends[0]);
+  options.set = {{"DESCRIPTOR", std::to_string(writes.get())}};
+  options.descriptors = {writes.get()};
+  const auto dies = Child::Start(options);
+  ASSERT_TRUE(dies.ok());
+  EXPECT_EQ(EndOf(*dies).signal, SIGPIPE);
+  options.ignores_broken_pipes = true;
+  const auto lives = Child::Start(options);
+  ASSERT_TRUE(lives.ok());
+  EXPECT_EQ(EndOf(*lives).exit_code, 3);
 }
 
 }  // namespace

@@ -11,12 +11,13 @@
     die 1 0 fmi.restore:2       rank 1, started for the first time (0), kills itself at this point (os/process/kill_point.h)
     +0.7 kill 2 3               so many seconds after the line before (the first: after the start): SIGKILL of ranks at once
     +0 kill-node 1              of all processes of a node, whose memory is gone, too; of fmirun as well where there is one node
-    +0 kill-task 1, kill-agent 1, kill-fmirun
+    +0 kill-task 1, kill-agent 1
+    +0 kill-fmirun 0.5          a successor takes over after so many seconds
     +0 stop 2 0.5               a rank stands still for so long; so do stop-task 1, stop-agent 1 and stop-fmirun
     +0 cut 2                    the connections of a rank to others end; cut-task 1: of a node's task, to fmirun
 
-A job has died when its fmirun has: by a fault, or for want of a spare node. It is launched again on the nodes that are left, and
-on all where those are too few; faults go on meanwhile. What befalls nothing (a rank that does not run) is passed over.
+A job has died with its only node, fmirun among its processes, or for want of a spare node. It is launched again on the nodes that are
+left, and on all where those are too few; faults go on meanwhile. What befalls nothing (a rank that does not run) is passed over.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from typing import Any
 KILL_POINTS = ["fmi.h1", "fmi.h2", "fmi.restore", "fmi.checkpoint", "fmi.communicator", "fmi.finalize"]
 # A verb, what follows it, and how often it is drawn where there are several nodes.
 VERBS = {
-    "kill": 10, "kill-node": 4, "kill-task": 2, "kill-agent": 3, "kill-fmirun": 2,
+    "kill": 10, "kill-node": 4, "kill-task": 2, "kill-agent": 3, "kill-fmirun": 4,
     "stop": 2, "stop-task": 1, "stop-agent": 1, "stop-fmirun": 1, "cut": 2, "cut-task": 1,
 }
 
@@ -109,6 +110,8 @@ def _fault(draws: random.Random, life: Life, after: float) -> Fault:
         words = [str(draws.randrange(life.ranks))]
     elif not verb.endswith("fmirun"):
         words = [str(draws.randrange(life.nodes + life.spares))]
+    if verb == "kill-fmirun":
+        words = [f"{draws.choice([0, 0.2, 1.5]):g}"]
     if verb.startswith("stop"):
         words.append(f"{draws.choice([0.05, 0.5, 2.5]):g}")
     return Fault(round(after, 3), verb, tuple(words))

@@ -48,12 +48,13 @@ class Process:
 
 @dataclass
 class Launch:
-    """One fmirun: what it was given, what befell it, and how it ended (None: it did not)."""
+    """One fmirun with its successors: what it was given, what befell it, and how the last one ended (None: it did not)."""
 
     nodes: list[str]
     spares: int
     lost: set[str] = field(default_factory=set)
-    was_killed: bool = False
+    was_killed: bool = False  # with all that it had
+    successor_after: float = 0  # seconds after the death of fmirun
     code: int | None = None
     said: list[str] = field(default_factory=list)
 
@@ -85,8 +86,10 @@ class Player:
         self.folder = Path(tempfile.mkdtemp(prefix="fl-"))
         self.names = [f"{self.folder.name}-{number}" for number in range(life.nodes + life.spares)]
         self.mark = f"{MARK}={self.folder.name}"
+        self.state = self.folder / "state"
         self.run_folders = Path("/dev/shm") / f"kedge-{os.getuid()}"
         self.begin, self.quiet_since, self.lock = time.monotonic(), time.monotonic(), threading.Lock()
+        self.next_at = self.begin  # the next fault
         self.stopped: list[tuple[float, int]] = []
         self.lost: set[str] = set()
         self.without_agent: set[str] = set()  # nodes whose agent was killed
@@ -136,37 +139,54 @@ class Player:
 
     def _live(self) -> None:
         due = [*self.life.faults]
-        next_at = self.begin + (due[0].after if due else 0)
+        self.next_at = self.begin + (due[0].after if due else 0)
         while True:
             launch = self._place()
-            process = self._start(launch)
-            readers = [threading.Thread(target=self._read, args=(stream, launch)) for stream in (process.stdout, process.stderr)]
-            for reader in readers:
-                reader.start()
-            while process.poll() is None and not self.record.hang:
-                now = time.monotonic()
-                self._continue(now)
-                if due and now >= next_at:
-                    self._befall(due.pop(0), launch)
-                    next_at = time.monotonic() + (due[0].after if due else 0)
-                elif now - self.quiet_since > QUIET_SECONDS_MAX:
-                    self._note_hang()
-                elif self.stopping.is_set():
-                    self.record.was_stopped = True
-                    kill_all([self.mark.encode()])
-                    return
-                else:
-                    time.sleep(max(0.0, min(0.02, next_at - now if due else 0.02)))
-            if self.record.hang:
+            readers: list[threading.Thread] = []
+            words = self._command(launch)
+            while True:
+                process = self._start(words, launch, readers)
+                self._watch(lambda process=process: process.poll() is None, due, launch)  # type: ignore[misc]
+                if self.record.was_stopped or self.record.hang:
+                    break
+                launch.code = process.wait()
+                self.tell(f"fmirun has ended with {launch.code}")
+                if launch.code != -signal.SIGKILL or launch.was_killed:
+                    break
+                successor_at = time.monotonic() + launch.successor_after
+                self._watch(lambda end=successor_at: time.monotonic() < end, due, launch)  # type: ignore[misc]
+                if not self.state.exists():
+                    launch.was_killed = True  # before it had begun, or behind its end
+                    break
+                words = [str(FMIRUN), "--take-over", str(self.state)]
+            if self.record.was_stopped or self.record.hang:
                 kill_all([self.mark.encode()])
-            launch.code = process.wait()
+                launch.code = process.wait()
+                if self.record.was_stopped:
+                    return
             self._continue(float("inf"))
             self._await_processes()
             for reader in readers:
                 reader.join()
-            self.tell(f"fmirun has ended with {launch.code}")
             if self.record.hang or not self._goes_on(launch):
                 return
+            shutil.rmtree(self.state, ignore_errors=True)
+
+    def _watch(self, goes_on: Callable[[], bool], due: list[Fault], launch: Launch) -> None:
+        """Lets faults befall the job meanwhile."""
+        while goes_on() and not self.record.hang:
+            now = time.monotonic()
+            self._continue(now)
+            if due and now >= self.next_at:
+                self._befall(due.pop(0), launch)
+                self.next_at = time.monotonic() + (due[0].after if due else 0)
+            elif now - self.quiet_since > QUIET_SECONDS_MAX:
+                self._note_hang()
+            elif self.stopping.is_set():
+                self.record.was_stopped = True
+                return
+            else:
+                time.sleep(max(0.0, min(0.02, self.next_at - now if due else 0.02)))
 
     def _place(self) -> Launch:
         """The next launch, on the nodes that are left; where they are too few, those that were lost have begun anew."""
@@ -176,19 +196,26 @@ class Player:
         self.record.launches.append(Launch(nodes, len(nodes) - self.life.nodes))
         return self.record.launches[-1]
 
-    def _start(self, launch: Launch) -> subprocess.Popen[str]:
-        where, variables = [], self._environment(self.life.keys)
-        if len(self.names) == 1:
-            variables["KEDGE_NODE"] = self.names[0]
-        else:
-            where = ["--virtual", ",".join(launch.nodes), "--spares", str(launch.spares)]
+    def _command(self, launch: Launch) -> list[str]:
+        where = ["--virtual", ",".join(launch.nodes), "--spares", str(launch.spares)] if len(self.names) > 1 else []
         program = self._program(self.life.pause)
         if self.life.deaths and len(self.record.launches) == 1:
             cases = "".join(f"{rank}.{start}) export KEDGE_TEST_KILL_POINT={point};;" for (rank, start), point in self.life.deaths.items())
             program = ["sh", "-c", f'case $FMI_RANK.$FMI_RESPAWNS in {cases} esac; exec {shlex.join(program)}']
-        words = [str(FMIRUN), "-n", str(self.life.ranks), *where, "--interval", str(self.life.interval), "--failures", "1000", *program]
+        how = ["--interval", str(self.life.interval), "--failures", "1000", "--state", str(self.state)]
+        return [str(FMIRUN), "-n", str(self.life.ranks), *where, *how, *program]
+
+    def _start(self, words: list[str], launch: Launch, readers: list[threading.Thread]) -> subprocess.Popen[str]:
+        variables = self._environment(self.life.keys)
+        if len(self.names) == 1:
+            variables["KEDGE_NODE"] = self.names[0]
         self.tell(shlex.join(words))
-        return subprocess.Popen(words, env=variables, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(words, env=variables, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        # What the ranks say comes here as long as they live, whoever is their fmirun.
+        for stream in (process.stdout, process.stderr):
+            readers.append(threading.Thread(target=self._read, args=(stream, launch)))
+            readers[-1].start()
+        return process
 
     def _goes_on(self, launch: Launch) -> bool:
         """Whether it has died rather than ended, so that the next launch goes on."""
@@ -267,7 +294,7 @@ class Player:
     def _befall(self, fault: Fault, launch: Launch) -> None:
         verb, _, what = fault.verb.partition("-")
         seconds = float(fault.words[-1]) if verb == "stop" else 0
-        chosen = [int(word) for word in (fault.words[:-1] if verb == "stop" else fault.words)]
+        chosen = [int(word) for word in (fault.words[:-1] if verb == "stop" or what == "fmirun" else fault.words)]
         role = what or "rank"
         processes = self._processes()
         if role == "rank":
@@ -292,7 +319,9 @@ class Player:
             if verb == "kill":
                 self.record.killed |= {process.pid for process in hit}
                 self.without_agent |= {process.node for process in hit if process.role == "agent"}
-            launch.was_killed = launch.was_killed or (verb == "kill" and (role == "fmirun" or any(p.role == "fmirun" for p in hit)))
+            launch.was_killed = launch.was_killed or (verb == "kill" and role == "node" and any(p.role == "fmirun" for p in hit))
+            if verb == "kill" and role == "fmirun":
+                launch.successor_after = float(fault.words[0]) if fault.words else 0
         if verb == "stop":
             self._signal(hit, signal.SIGSTOP)
             self.stopped += [(time.monotonic() + seconds, process.pid) for process in hit]
