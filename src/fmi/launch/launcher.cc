@@ -435,10 +435,12 @@ void Launcher::ResumeRanks(const JobState& former) {
     its.ended.reset();
   }
   if (former.relaunches && !lost.empty() && !has_finished_) return RelaunchAll();
-  TellState();
+  // Whoever is told that the job has finished looks at the rows of all.
   for (const Rank& rank : ranks_) {
-    if (rank.runs) OnRow(ControlMessage(rank.row));
+    if (rank.runs) Forward(rank.row);
   }
+  TellState();
+  FinishWhenAllLeave();
   if (has_finished_) {
     for (const uint32_t rank : lost) OnExit(rank, 1);
   } else if (!lost.empty()) {
@@ -452,10 +454,18 @@ void Launcher::ResumeRanks(const JobState& former) {
 
 void Launcher::OnRow(const ControlMessage& message) {
   ranks_[message.rank].row = message;
+  Forward(message);
+  FinishWhenAllLeave();
+}
+
+void Launcher::Forward(const ControlMessage& row) {
   for (size_t node = 0; node < nodes_.size(); ++node) {
-    if (node != ranks_[message.rank].node && nodes_[node].link != nullptr) nodes_[node].link->Send(message);
+    if (node != ranks_[row.rank].node && nodes_[node].link != nullptr) nodes_[node].link->Send(row);
   }
-  if (message.epoch == epoch_) OnLost(message.rank, message.epoch);
+  if (row.epoch == epoch_) OnLost(row.rank, row.epoch);
+}
+
+void Launcher::FinishWhenAllLeave() {
   if (!has_finished_ && Missing(Place{epoch_, Phase::kLeaving}, places()).empty()) {
     has_finished_ = true;
     if (!Note()) return;

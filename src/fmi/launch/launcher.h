@@ -101,6 +101,9 @@ class Launcher {
   // From now on the tasks await a successor when this fmirun is gone.
   void Keep();
   void OnRow(const ControlMessage& message);
+  // What a rank has said of itself, to the other nodes.
+  void Forward(const ControlMessage& row);
+  void FinishWhenAllLeave();
   void OnLost(uint32_t rank, uint32_t epoch);
   void OnEnd(const ControlMessage& ended);
   void OnExit(uint32_t rank, int code);
