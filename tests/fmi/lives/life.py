@@ -13,6 +13,7 @@
     +0 kill-node 1              of all processes of a node, whose memory is gone, too; of fmirun as well where there is one node
     +0 kill-task 1, kill-agent 1
     +0 kill-fmirun 0.5          a successor takes over after so many seconds
+    +0 replace-fmirun           another one takes over from it, though it lives, or stands still
     +0 stop 2 0.5               a rank stands still for so long; so do stop-task 1, stop-agent 1 and stop-fmirun
     +0 cut 2                    the connections of a rank to others end; cut-task 1: of a node's task, to fmirun
 
@@ -29,7 +30,7 @@ from typing import Any
 KILL_POINTS = ["fmi.h1", "fmi.h2", "fmi.restore", "fmi.checkpoint", "fmi.communicator", "fmi.finalize"]
 # A verb, what follows it, and how often it is drawn where there are several nodes.
 VERBS = {
-    "kill": 10, "kill-node": 4, "kill-task": 2, "kill-agent": 3, "kill-fmirun": 4,
+    "kill": 10, "kill-node": 4, "kill-task": 2, "kill-agent": 3, "kill-fmirun": 4, "replace-fmirun": 2,
     "stop": 2, "stop-task": 1, "stop-agent": 1, "stop-fmirun": 1, "cut": 2, "cut-task": 1,
 }
 

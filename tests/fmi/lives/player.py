@@ -35,6 +35,8 @@ QUIET_SECONDS_MAX = 60.0
 # back after a minute.
 END_SECONDS_MAX = 10.0
 LEAVE_SECONDS_MAX = 120.0
+# An fmirun that another one has replaced ends with this.
+REPLACED = 79
 ONLY_COPIES = "versions that are on this node only are kept"
 
 
@@ -55,6 +57,8 @@ class Launch:
     lost: set[str] = field(default_factory=set)
     was_killed: bool = False  # with all that it had
     successor_after: float = 0  # seconds after the death of fmirun
+    successors: list[subprocess.Popen[str]] = field(default_factory=list)  # that have come while it lives
+    readers: list[threading.Thread] = field(default_factory=list)
     code: int | None = None
     said: list[str] = field(default_factory=list)
 
@@ -142,15 +146,21 @@ class Player:
         self.next_at = self.begin + (due[0].after if due else 0)
         while True:
             launch = self._place()
-            readers: list[threading.Thread] = []
             words = self._command(launch)
             while True:
-                process = self._start(words, launch, readers)
+                process = launch.successors.pop(0) if launch.successors else self._start(words, launch)
                 self._watch(lambda process=process: process.poll() is None, due, launch)  # type: ignore[misc]
                 if self.record.was_stopped or self.record.hang:
                     break
                 launch.code = process.wait()
                 self.tell(f"fmirun has ended with {launch.code}")
+                if launch.successors:
+                    # Or another successor has been faster.
+                    if launch.code in (REPLACED, -signal.SIGKILL, 1):
+                        continue
+                    # It has ended with its job, and they find nothing.
+                    for successor in launch.successors:
+                        successor.wait()
                 if launch.code != -signal.SIGKILL or launch.was_killed:
                     break
                 successor_at = time.monotonic() + launch.successor_after
@@ -158,7 +168,7 @@ class Player:
                 if not self.state.exists():
                     launch.was_killed = True  # before it had begun, or behind its end
                     break
-                words = [str(FMIRUN), "--take-over", str(self.state)]
+                words = self._take_over()
             if self.record.was_stopped or self.record.hang:
                 kill_all([self.mark.encode()])
                 launch.code = process.wait()
@@ -166,7 +176,7 @@ class Player:
                     return
             self._continue(float("inf"))
             self._await_processes()
-            for reader in readers:
+            for reader in launch.readers:
                 reader.join()
             if self.record.hang or not self._goes_on(launch):
                 return
@@ -205,7 +215,10 @@ class Player:
         how = ["--interval", str(self.life.interval), "--failures", "1000", "--state", str(self.state)]
         return [str(FMIRUN), "-n", str(self.life.ranks), *where, *how, *program]
 
-    def _start(self, words: list[str], launch: Launch, readers: list[threading.Thread]) -> subprocess.Popen[str]:
+    def _take_over(self) -> list[str]:
+        return [str(FMIRUN), "--take-over", str(self.state)]
+
+    def _start(self, words: list[str], launch: Launch) -> subprocess.Popen[str]:
         variables = self._environment(self.life.keys)
         if len(self.names) == 1:
             variables["KEDGE_NODE"] = self.names[0]
@@ -213,13 +226,14 @@ class Player:
         process = subprocess.Popen(words, env=variables, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         # What the ranks say comes here as long as they live, whoever is their fmirun.
         for stream in (process.stdout, process.stderr):
-            readers.append(threading.Thread(target=self._read, args=(stream, launch)))
-            readers[-1].start()
+            launch.readers.append(threading.Thread(target=self._read, args=(stream, launch)))
+            launch.readers[-1].start()
         return process
 
     def _goes_on(self, launch: Launch) -> bool:
         """Whether it has died rather than ended, so that the next launch goes on."""
-        for_want_of_nodes = any("no spare node is left" in line for line in launch.said) and len(launch.lost) > launch.spares
+        wants = ("no spare node is left", "no task of the job is left")
+        for_want_of_nodes = any(want in line for line in launch.said for want in wants) and len(launch.lost) > launch.spares
         return launch.code != 0 and (launch.was_killed or for_want_of_nodes) and len(self.record.launches) < 100
 
     def _read(self, stream: IO[str] | None, launch: Launch) -> None:
@@ -305,7 +319,7 @@ class Player:
             hit = [process for process in processes if process.node == self.names[chosen[0]] and role in ("node", process.role)]
         if verb == "cut":
             hit = [process for process in hit if end_connections(process.pid) > 0]
-        if not hit:
+        if not hit or (verb == "replace" and not self.state.exists()):
             return self.tell(f"(not {fault.text()})")
         with self.lock:
             self.quiet_since = time.monotonic()
@@ -327,6 +341,8 @@ class Player:
             self.stopped += [(time.monotonic() + seconds, process.pid) for process in hit]
         elif verb == "kill":
             self._kill(hit, role)
+        elif verb == "replace":
+            launch.successors.append(self._start(self._take_over(), launch))
 
     def _kill(self, hit: list[Process], role: str) -> None:
         if role == "node":
