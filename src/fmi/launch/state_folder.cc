@@ -133,6 +133,12 @@ void StateFolder::Remove() const {
   (void)Files().Rmdir(os::ParentPath(path_));
 }
 
+void StateFolder::RemoveLeft(const std::string& path) {
+  const auto is_held = IsHeld(path);
+  if (!is_held.ok() || *is_held) return;
+  if (const auto claimed = Claim(path); claimed.ok()) claimed->Remove();
+}
+
 std::string StatePath(const std::string& folder_or_job) {
   if (folder_or_job.find('/') != std::string::npos) return os::AbsolutePath(folder_or_job);
   const char* node = std::getenv("KEDGE_NODE");

@@ -38,6 +38,8 @@ class StateFolder {
   bool IsReplaced() const;
   // The job has ended.
   void Remove() const;
+  // Of a job that nobody follows: nothing where an fmirun lives, or there is no such folder.
+  static void RemoveLeft(const std::string& path);
 
  private:
   // Makes its files in another folder, which is to become it.

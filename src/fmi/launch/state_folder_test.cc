@@ -71,12 +71,24 @@ TEST_F(AStateFolder, IsGoneWhenTheJobHasEnded) {
   EXPECT_EQ(StateFolder::Claim(path).status().code(), Code::kNotFound);
 }
 
+TEST_F(AStateFolder, IsRemovedOnlyWhenNobodyHoldsIt) {
+  {
+    const StateFolder held = Created();
+    StateFolder::RemoveLeft(path);
+    EXPECT_TRUE(fs::exists(path));
+  }
+  StateFolder::RemoveLeft(path);
+  EXPECT_FALSE(fs::exists(path));
+  StateFolder::RemoveLeft(path);
+}
+
 TEST_F(AStateFolder, IsNoneOfAnybodyElse) {
   fs::create_directories(path + "/photos");
   fs::permissions(path, fs::perms::owner_all);
   EXPECT_EQ(StateFolder::Create(path).status().code(), Code::kAlreadyExists);
   EXPECT_FALSE(StateFolder::IsHeld(path).value());
   EXPECT_EQ(StateFolder::Claim(path).status().code(), Code::kMismatch);
+  StateFolder::RemoveLeft(path);
   EXPECT_TRUE(fs::exists(path + "/photos"));
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/duration.h"
 #include "fmi/environment.h"
+#include "fmi/launch/state_folder.h"
 
 namespace kedge::fmi {
 
@@ -155,6 +156,7 @@ void Task::OnGone(const Status& why) {
   awaiting_ = loop_->AddTimer(options_.orphan_timeout, [this] {
     ended_ = Status(Code::kTimeout, fmt::format("no fmirun has taken over node {} within {}, and its ranks end", options_.node,
                                                 FormatDuration(options_.orphan_timeout)));
+    StateFolder::RemoveLeft(options_.state);
     loop_->Stop();
   });
   if (options_.node == 0)
