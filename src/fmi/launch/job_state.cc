@@ -76,8 +76,7 @@ std::string Encode(const JobState& state) {
   }
   texts.AddNumber(state.epoch);
   texts.AddNumber(state.failures);
-  for (const bool flag : {state.has_started, state.relaunches, state.has_finished, state.has_ended})
-    texts.AddNumber(flag ? 1 : 0);
+  for (const bool flag : {state.has_started, state.has_finished, state.has_ended}) texts.AddNumber(flag ? 1 : 0);
   texts.AddNumber(state.exit_code);
   texts.Add(state.why);
   return texts.all();
@@ -104,7 +103,7 @@ Result<JobState> DecodeJobState(std::string_view text) {
   }
   KEDGE_ASSIGN_OR_RETURN(state.epoch, texts.UpTo<uint32_t>(UINT32_MAX));
   KEDGE_ASSIGN_OR_RETURN(state.failures, texts.UpTo<uint32_t>(UINT32_MAX));
-  for (bool* flag : {&state.has_started, &state.relaunches, &state.has_finished, &state.has_ended}) {
+  for (bool* flag : {&state.has_started, &state.has_finished, &state.has_ended}) {
     KEDGE_ASSIGN_OR_RETURN(*flag, texts.Flag());
   }
   KEDGE_ASSIGN_OR_RETURN(state.exit_code, texts.UpTo(kExitCodeMax));

@@ -34,7 +34,6 @@ struct JobState {
   uint32_t epoch = 1;
   uint32_t failures = 0;
   bool has_started = false;  // the ranks
-  bool relaunches = false;   // all ranks were to begin anew when this was written
   bool has_finished = false;
   bool has_ended = false;  // with this exit code, for this reason
   int exit_code = 0;

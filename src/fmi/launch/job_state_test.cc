@@ -25,7 +25,6 @@ JobState SomeState() {
   state.epoch = 5;
   state.failures = 2;
   state.has_started = true;
-  state.relaunches = true;
   state.exit_code = 137;
   state.why = "rank 1 has ended";
   return state;

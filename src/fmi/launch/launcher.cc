@@ -298,7 +298,7 @@ void Launcher::StartWhenReady() {
   os::KillPoint("fmirun.kept");
   has_started_ = true;
   Plan(all_ranks());
-  if (!Note(/*relaunches=*/true)) return;
+  if (!Note()) return;
   TellState();
   Start(all_ranks(), /*joins=*/false);
 }
@@ -396,11 +396,10 @@ void Launcher::Resume() {
   if (!has_finished_ && !FindPlaces()) return;
   const auto runs = std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.runs && !rank.ended; });
   Say(fmt::format("takes the job over, in which {} of {} ranks run", runs, ranks_.size()));
-  // What a former one had planned remains so until it is done.
-  if (!Note(former.relaunches)) return;
+  if (!Note()) return;
   Keep();
   os::KillPoint("fmirun.resumed");
-  ResumeRanks(former);
+  ResumeRanks();
 }
 
 bool Launcher::FindPlaces() {
@@ -422,7 +421,7 @@ bool Launcher::FindPlaces() {
   return true;
 }
 
-void Launcher::ResumeRanks(const JobState& former) {
+void Launcher::ResumeRanks() {
   std::vector<uint32_t> lost;
   for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
     Rank& its = ranks_[rank];
@@ -434,7 +433,6 @@ void Launcher::ResumeRanks(const JobState& former) {
     its.runs = false;
     its.ended.reset();
   }
-  if (former.relaunches && !lost.empty() && !has_finished_) return RelaunchAll();
   // Whoever is told that the job has finished looks at the rows of all.
   for (const Rank& rank : ranks_) {
     if (rank.runs) Forward(rank.row);
@@ -624,7 +622,7 @@ void Launcher::RelaunchAll() {
   has_checkpoint_ = false;
   ++epoch_;
   Plan(all_ranks());
-  if (!Note(/*relaunches=*/true)) return;
+  if (!Note()) return;
   SendAll(Of(Kind::kKillAll));
   os::KillPoint("fmirun.kill-all");
   TellState();
@@ -679,16 +677,16 @@ void Launcher::Look() {
   }
 }
 
-bool Launcher::Note(bool relaunches) {
+bool Launcher::Note() {
   if (!state_folder_) return true;
-  const Status written = state_folder_->Write(state(relaunches));
+  const Status written = state_folder_->Write(state());
   // The job is worth more than what follows its fmirun.
   if (!written.ok() && !std::exchange(is_unnoted_, true))
     Say(fmt::format("no other fmirun will be able to take over: {}", written.message()));
   return !LeaveIfReplaced();
 }
 
-JobState Launcher::state(bool relaunches) const {
+JobState Launcher::state() const {
   JobState now;
   now.options = options_;
   now.folder = folder_;
@@ -700,7 +698,6 @@ JobState Launcher::state(bool relaunches) const {
   now.epoch = epoch_;
   now.failures = failures_;
   now.has_started = has_started_;
-  now.relaunches = relaunches;
   now.has_finished = has_finished_;
   now.has_ended = has_ended_;
   now.exit_code = exit_code_;

@@ -97,7 +97,7 @@ class Launcher {
   void Resume();
   // For ranks whose nodes have died before anybody took over. False: the job has ended for want of them.
   bool FindPlaces();
-  void ResumeRanks(const JobState& former);
+  void ResumeRanks();
   // From now on the tasks await a successor when this fmirun is gone.
   void Keep();
   void OnRow(const ControlMessage& message);
@@ -129,8 +129,8 @@ class Launcher {
   // Whether the job is in its course again; ends it when that takes too long.
   void Look();
   // Writes what a successor needs now. False: there is one already, so that nothing may follow from it.
-  bool Note(bool relaunches = false);
-  JobState state(bool relaunches) const;
+  bool Note();
+  JobState state() const;
   // Whether another fmirun has taken over: then this one has ended.
   bool LeaveIfReplaced();
   void EndJob(int code, const std::string& why);
