@@ -113,9 +113,8 @@ def test_a_buffer_that_is_lost_takes_nothing_with_it_that_nodes_have(
 def test_a_target_that_the_operator_does_not_allow_is_refused(buffer: Buffer, target: Path, tmp_path: Path) -> None:
     with buffer.server("--drain", f"alice:{tmp_path / 'elsewhere'}"):
         array = np.zeros(MIB)
-        context = Context("climate", settings=SETTINGS)
-        context.protect(0, array)
-        with pytest.raises(kedge_library.PermissionDeniedError, match="--drain alice:PLACE"):
+        refused = pytest.raises(kedge_library.PermissionDeniedError, match="--drain alice:PLACE")
+        with refused, Context("climate", settings=SETTINGS) as context:
+            context.protect(0, array)
             take(context, array, 1, Level.BUFFER)
-        context.close(drain=False)
         assert versions() == []
