@@ -39,6 +39,13 @@ def versions(*words: object) -> list[int]:
     return [version["version"] for version in kedge_json("ls", *words)["versions"]]
 
 
+def block_second(target: Path) -> Path:
+    """No version can come to the store where a file has its folder's place."""
+    blocked: Path = next((target / "jobs").glob("*/names/*")) / "2-1-2"
+    blocked.write_text("in the way")
+    return blocked
+
+
 def take(context: Context, array: np.ndarray, version: int, level: Level) -> None:
     array[:] = version
     context.checkpoint("heat", version)
@@ -75,10 +82,7 @@ def test_the_store_waits_for_the_server_and_the_level_says_so(buffer: Buffer, ta
         with Context("climate", settings=SETTINGS) as context:
             context.protect(0, array)
             take(context, array, 1, Level.STORE)
-            # No version can come to the store where a file has its folder's place.
-            name = next((target / "jobs").glob("*/names/*"))
-            blocked = name / "2-1-2"
-            blocked.write_text("in the way")
+            blocked = block_second(target)
             take(context, array, 2, Level.BUFFER)
             with pytest.raises(kedge_library.TimeoutExpiredError, match="burst buffer"):
                 context.wait("heat", 2, Level.STORE, timeout=1)
@@ -108,6 +112,23 @@ def test_a_buffer_that_is_lost_takes_nothing_with_it_that_nodes_have(
             take(context, array, 3, Level.STORE)
             assert versions("--store", target) == [3, 2, 1]
     end_own_agent()
+
+
+def test_what_a_lost_buffer_alone_had_comes_from_the_node(buffer: Buffer, target: Path) -> None:
+    """The node keeps its copy until the version is in the store itself."""
+    array = np.zeros(MIB)
+    with Context("climate", settings=SETTINGS | {"keep.local": 1}) as context:
+        context.protect(0, array)
+        with buffer.server(*drains_to(target)):
+            take(context, array, 1, Level.STORE)
+            blocked = block_second(target)
+            take(context, array, 2, Level.BUFFER)
+        shutil.rmtree(buffer.root / "data")
+        blocked.unlink()
+        with buffer.server(*drains_to(target)):
+            context.wait("heat", 2, Level.STORE, timeout=90)
+        assert versions("--store", target) == [2, 1]
+        kedge("verify", "--store", str(target))
 
 
 def test_a_target_that_the_operator_does_not_allow_is_refused(buffer: Buffer, target: Path, tmp_path: Path) -> None:
