@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cctype>
 #include <charconv>
 #include <cstdio>
@@ -150,6 +151,9 @@ Result<std::string> OwnProgram(const LaunchOptions& options) {
   return program;
 }
 
+// Somebody has sent a signal that ends the job, and whatever else would follow.
+std::atomic<bool> was_told_to_end = false;
+
 // The job, from its begin or from where a former fmirun has left it, to its end. `has_nothing_left`: as of Launcher.
 int RunJob(LaunchOptions options, std::optional<StateFolder> folder, std::optional<JobState> former,
            bool* has_nothing_left = nullptr) {
@@ -162,7 +166,10 @@ int RunJob(LaunchOptions options, std::optional<StateFolder> folder, std::option
   options.program = std::move(*program);
   auto launcher = Launcher::Create(std::move(options), std::move(folder), std::move(former));
   if (!launcher.ok()) return Fail(launcher.status().ToString());
-  os::OnTerminationSignals([] { stop->Signal(); });
+  os::OnTerminationSignals([] {
+    was_told_to_end = true;
+    stop->Signal();
+  });
   const int code = (*launcher)->Run(*stop);
   os::OnTerminationSignals(nullptr);
   if (has_nothing_left != nullptr) *has_nothing_left = (*launcher)->has_nothing_left();
@@ -231,7 +238,7 @@ int Launch(const LaunchOptions& options, const std::string& state) {
     its.address = options.address;
     bool has_nothing_left = false;
     const int code = RunJob(std::move(its), std::move(opened->folder), std::move(former), &has_nothing_left);
-    if ((goes_on && !has_nothing_left) || code == Launcher::kReplacedExitCode) return code;
+    if ((goes_on && !has_nothing_left) || code == Launcher::kReplacedExitCode || was_told_to_end) return code;
   }
 }
 
