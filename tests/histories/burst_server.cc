@@ -45,7 +45,9 @@ void BurstServer::Start() {
                                       "32MiB",
                                       "--interface",
                                       kLoopback};
-  if (!drains_to_.empty()) command.insert(command.end(), {"--drain", std::string(kOwner) + ":" + drains_to_});
+  // Processes that name the world's own folder are taken for what agents have left.
+  const auto place = std::filesystem::path(drains_to_).parent_path().parent_path();
+  if (!drains_to_.empty()) command.insert(command.end(), {"--drain", std::string(kOwner) + ":" + place.string()});
   server_ = std::make_unique<testing::ChildProcess>(command, environment_, log);
   for (const auto end = std::chrono::steady_clock::now() + kBeginPatience; !std::filesystem::exists(where);) {
     if (std::chrono::steady_clock::now() > end || server_->Wait(std::chrono::milliseconds(5)).has_value())

@@ -145,7 +145,7 @@ class Promises {
   bool IsTurn(const char* key, int turn) const;
   void Schedule(int turn, Generation* generation) const;
   // Of it the job has heard that all is done that was scheduled.
-  static void ReachedAll(Generation* generation);
+  void ReachedAll(Generation* generation);
   bool InChainOf(const Key& key, int launch, bool otherwise) const;
   bool MayComeBack(const Key& key, const Generation& generation) const;
   // Whether one of these nodes was of the launch that was last acknowledged something, and is still as it was.
