@@ -231,10 +231,13 @@ Status DrainedStore::Begin() {
 // While the buffer is away it counts as being where it was.
 Result<std::string> DrainedStore::Place() {
   KEDGE_ASSIGN_OR_RETURN(const std::string place, store_->Place());
-  auto of_buffer = IsAway() ? Result<std::string>(WhileAway("")) : buffer_->Place();
-  if (!of_buffer.ok()) Note(of_buffer.status());
+  std::optional<Result<std::string>> of_buffer;
+  if (!IsAway()) {
+    of_buffer = buffer_->Place();
+    Note(of_buffer->status());
+  }
   const std::lock_guard lock(mutex_);
-  if (of_buffer.ok()) buffers_place_ = *of_buffer;
+  if (of_buffer && of_buffer->ok()) buffers_place_ = **of_buffer;
   return place + '\n' + buffers_place_;
 }
 

@@ -232,6 +232,20 @@ TEST_F(DrainedStoreTest, WhileTheBufferIsAwayVersionsGoToTheStore) {
   EXPECT_FALSE(InspectGeneration(*catalog_, At(3))->drained);
 }
 
+// Agents look from time to time whether the store is there.
+TEST_F(DrainedStoreTest, ABufferThatIsBackIsTriedHoweverOftenTheStoreIsLookedAt) {
+  ASSERT_TRUE(Take(1).ok());
+  GoAway();
+  ASSERT_TRUE(Take(2).ok());
+  buffer_->failure = Status::Ok();
+  for (int looks = 0; looks < 4; ++looks) {
+    clock_.now_ns += Duration(std::chrono::seconds(3)).count();
+    ASSERT_TRUE(catalog_->Confirm().ok());
+  }
+  ASSERT_TRUE(Take(3).ok());
+  EXPECT_FALSE(InspectGeneration(*catalog_, At(3))->drained);
+}
+
 TEST_F(DrainedStoreTest, ABufferWithoutRoomIsPassedBy) {
   buffer_->refusal = {Code::kNoSpace, "full"};
   ASSERT_TRUE(Take(1).ok());
