@@ -47,7 +47,9 @@ Json VersionJson(const std::string& job, const std::string& name, const VersionI
             {"state", StateText(info)},
             {"complete", info.complete},
             {"pinned", info.pinned},
-            {"level", !info.complete ? "none" : info.drained ? "store" : "buffer"},
+            {"level", !info.complete ? "none"
+                      : info.drained ? "store"
+                                     : "buffer"},
             {"ranks", info.ranks},
             {"bytes", info.image_bytes},
             {"wall_time_ns", info.wall_time_ns},

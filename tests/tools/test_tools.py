@@ -572,7 +572,7 @@ def test_wait_names_what_is_not_meant_for_the_store(store: Path) -> None:
     assert "level" in kedge("wait", "--level", "staging", expect=2).stderr
     assert "level" in kedge("drain", "--job", "climate", "--level", "node", expect=2).stderr
     said = kedge("drain", "--job", "climate", "--level", "buffer").stdout
-    assert said == "1 version survives on the nodes; 0 images came to this node; this node's part is at level buffer\n"
+    assert said == "2 versions survive on the nodes; 0 images came to this node; this node's part is at level buffer\n"
     assert kedge("wait").stdout == "everything is durable\n"
     assert kedge_json("ls", "climate/heat")["versions"][0]["version"] == 50
 

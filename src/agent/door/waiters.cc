@@ -230,7 +230,7 @@ bool Waiters::Answer(Wait& wait) {
     const Level level = sure->ok() ? *wait.stored : Level::kNone;
     const bool is_drained_later = sure->ok() && !wait.is_test && std::min(wait.level, Level::kStore) > level;
     if (is_drained_later && core_.clock().NowNs() < wait.deadline_ns) {
-      LookUpAgain(wait);
+      LookUp(wait);
       return false;
     }
     // No node has a copy that would vouch for another level.
@@ -259,19 +259,16 @@ bool Waiters::Answer(Wait& wait) {
     server_.Reply(wait.peer, wait.number, reply);
     return true;
   }
-  if (!wait.looking && now_ns >= wait.next_look_ns) LookUp(wait);
+  LookUp(wait);
   return false;
-}
-
-// One that has not come so far yet.
-void Waiters::LookUpAgain(Wait& wait) {
-  if (!wait.looking && core_.clock().NowNs() >= wait.next_look_ns) LookUp(wait);
 }
 
 // A generation that is not on the node: gone from here since, or never handed over (captured without the agent).
 void Waiters::LookUp(Wait& wait) {
+  const int64_t now_ns = core_.clock().NowNs();
+  if (wait.looking || now_ns < wait.next_look_ns) return;
   wait.looking = true;
-  wait.next_look_ns = core_.clock().NowNs() + kWaitLookPause.count();
+  wait.next_look_ns = now_ns + kWaitLookPause.count();
   publisher_.Lookup(wait.generation, [this, peer = wait.peer, number = wait.number](std::optional<Level> stored) {
     auto found = std::find_if(waits_.begin(), waits_.end(),
                               [&](const Wait& candidate) { return candidate.peer == peer && candidate.number == number; });

@@ -97,8 +97,7 @@ class Waiters {
   const Session* SessionOf(uint64_t peer) const;
   std::optional<Status> StillHasJob(const Asked& asked) const;
   bool HasStored(uint64_t peer) const;
-  void LookUp(Wait& wait);
-  void LookUpAgain(Wait& wait);
+  void LookUp(Wait& wait);  // after pauses
   std::vector<uint32_t> MissingRanks(const Version& version, Level level) const;
   bool AnswerDrain(DrainWait& drain);
   void AskWhetherRanksDisagree(DrainWait& drain);

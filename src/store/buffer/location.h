@@ -1,5 +1,5 @@
-// Where a store on a burst buffer lies, and in whose name: "bb://SERVER/PREFIX[?KEY=VALUE&...]". With drain=STORE in it, that store
-// with the burst buffer before it (drained/drained_store.h).
+// Where a store on a burst buffer lies, and in whose name: "bb://SERVER/PREFIX[?KEY=VALUE&...]". With drain=STORE in it, that
+// store with the burst buffer before it (drained/drained_store.h).
 //
 // The text is all that agent, client, tools and the records of a node need to open the store; it names the file with the secret
 // and says nothing secret. What it leaves open the configuration says (buffer.*, net.*), once, when the text is made canonical;
