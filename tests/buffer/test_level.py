@@ -114,20 +114,25 @@ def test_a_buffer_that_is_lost_takes_nothing_with_it_that_nodes_have(
     end_own_agent()
 
 
-def test_what_a_lost_buffer_alone_had_comes_from_the_node(buffer: Buffer, target: Path) -> None:
-    """The node keeps its copy until the version is in the store itself."""
-    array = np.zeros(MIB)
-    with Context("climate", settings=SETTINGS | {"keep.local": 1}) as context:
+def test_what_a_lost_buffer_alone_had_comes_from_the_node(
+    buffer: Buffer, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node keeps its copy until the version is in the store itself, also where another one needs its room."""
+    monkeypatch.setenv("KEDGE_POOL_SIZE", "96MiB")
+    array = np.zeros(7 * MIB)
+    with Context("climate", settings=SETTINGS) as context:
         context.protect(0, array)
         with buffer.server(*drains_to(target)):
             take(context, array, 1, Level.STORE)
             blocked = block_second(target)
             take(context, array, 2, Level.BUFFER)
+            context.checkpoint("wave", 1)
+            context.wait("wave", 1, Level.STORE)
         shutil.rmtree(buffer.root / "data")
         blocked.unlink()
         with buffer.server(*drains_to(target)):
             context.wait("heat", 2, Level.STORE, timeout=90)
-        assert versions("--store", target) == [2, 1]
+        assert versions("heat", "--store", target) == [2, 1]
         kedge("verify", "--store", str(target))
 
 
