@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from heat import heat
 from machine import KEDGE, Machine, name_of
 from processes import kill, processes_with
 from waiting import until
@@ -55,6 +56,16 @@ def test_a_buffer_that_dies_is_started_again_with_its_files(machine: Machine) ->
     assert report["outcome"] == "finished" and len(report["attempts"]) == 2
     assert f"burst buffer buffer0 on node {machine.names[3]} has ended, and is started again" in log
     assert os.stat(machine.folder / "back0").st_size == os.stat(KEDGE).st_size
+    assert not servers(machine) and not list((machine.folder / "fast").iterdir())
+
+
+def test_a_buffer_before_the_store_ends_when_all_is_in_the_store(machine: Machine) -> None:
+    store = machine.folder / "store"
+    machine.settings["KEDGE_STORE_PATH"] = f"bb://buffer0/checkpoints?drain={store}"
+    report, log = machine.run(*options(machine, 1)[:-5], *heat(40, 10))
+    assert report["outcome"] == "finished" and "newest in the store: heat3d 40" in log
+    machine.settings["KEDGE_STORE_PATH"] = str(store)
+    assert machine.versions()[0] == 40
     assert not servers(machine) and not list((machine.folder / "fast").iterdir())
 
 

@@ -153,9 +153,9 @@ class Agents:
         findings = json.loads(output.splitlines()[-1])["findings"]
         return "; ".join(f"{of['found']}: {of['advice']}" for of in findings if of["subject"] == "store" and of["state"] == "BAD")
 
-    def drain(self, nodes: Iterable[str], timeout_seconds: float) -> dict[str, str]:
-        """Until everything that the nodes owe to the store is there; what did not get there, and why."""
-        return self._on_all(nodes, ["wait"], timeout_seconds)
+    def drain(self, nodes: Iterable[str], timeout_seconds: float, *, past_buffers: bool) -> dict[str, str]:
+        """Until everything that the nodes owe to the store is there, or on the burst buffer before it; what did not get there, and why."""
+        return self._on_all(nodes, ["wait", *(["--level", "store"] if past_buffers else [])], timeout_seconds)
 
     def rescue(self, nodes: Iterable[str], job: str, timeout_seconds: float) -> dict[str, str]:
         """The same for the newest versions that survive on the nodes, owed or not; what lost nodes had is rebuilt."""

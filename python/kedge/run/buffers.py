@@ -1,4 +1,4 @@
-"""Burst buffers of a run: ``kedge-buffer`` on nodes of its own, for files of the application.
+"""Burst buffers of a run: ``kedge-buffer`` on nodes of its own, for files of the application, or before its store.
 
 The N-th of these nodes has the server bufferN; one that is started again has the files it had. What the application needs to reach
 them is in its environment (KEDGE_BUFFER_...).
@@ -6,10 +6,12 @@ them is in its environment (KEDGE_BUFFER_...).
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import parse_qs
 
 from kedge.run.servers import Server, Servers
 from kedge.run.shells import Shell, end_steps, run_on
@@ -18,17 +20,24 @@ _REMOVE_SECONDS = 120.0
 _OWNER = "run"
 
 
+def store_behind(store: str) -> str:
+    """The store that a burst buffer lies before (``bb://SERVER/PREFIX?drain=STORE``), a folder as an absolute path; empty: none does."""
+    drains = parse_qs(store.partition("?")[2]).get("drain", []) if store.startswith("bb://") else []
+    return "" if not drains else drains[0] if "://" in drains[0] else os.path.abspath(drains[0])
+
+
 class Buffers(Servers):
     """The servers of one run."""
 
     kind, suffix = "burst buffer", "buffer"
 
     def __init__(
-        self, shell: Shell, program: Path, nodes: list[str], options: list[str], files: str, folder: Path, say: Callable[[str], None]
-    ) -> None:
-        """`files` is a folder on each of the nodes, and this run's alone."""
+        self, shell: Shell, program: Path, nodes: list[str], options: list[str], files: str, folder: Path, drains_to: str,
+        say: Callable[[str], None]
+    ) -> None:  # fmt: skip
+        """`files` is a folder on each of the nodes, and this run's alone. `drains_to`: a store; empty: they bring nothing anywhere."""
         super().__init__(shell, [Server(node, f"buffer{i}") for i, node in enumerate(nodes)], folder, say)
-        self._program, self._options, self._files = program, options, files
+        self._program, self._options, self._files, self.drains_to = program, options, files, drains_to
 
     def variables(self) -> dict[str, str]:
         """For the application, and for commands on its nodes."""
@@ -51,7 +60,8 @@ class Buffers(Servers):
     def _command(self, server: Server) -> list[str]:
         return [
             str(self._program), "--name", server.name, "--path", f"{self._files}/{server.name}", "--folder", str(self._folder),
-            "--owner", f"{_OWNER}:{self._secret()}", *self._options,
+            "--owner", f"{_OWNER}:{self._secret()}", *(["--drain", f"{_OWNER}:{self.drains_to.partition('?')[0]}"] if self.drains_to else []),
+            *self._options,
         ]
 
     def _secret(self) -> Path:

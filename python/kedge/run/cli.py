@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kedge.run.agents import Agents, why_it_failed
 from kedge.run.allocation import Allocation, slurm_job, slurm_nodes
-from kedge.run.buffers import Buffers
+from kedge.run.buffers import Buffers, store_behind
 from kedge.run.launchers import LAUNCHERS, Launcher, find_launcher
 from kedge.run.nodes import PROBE_SECONDS, Health, Nodes, TooFewNodesError, expand_hosts
 from kedge.run.servers import Servers
@@ -165,7 +165,7 @@ def choose_nodes(options: argparse.Namespace, this_node: str) -> tuple[Nodes, li
 def folder_of(servers: type[Servers], option: str, configured: dict[str, str], part: str) -> Path:
     """Where servers of a run say where they are. ValueError: no folder is known that all nodes see."""
     key = f"{servers.suffix}.folder"
-    shared, store = configured[key], configured["store.path"]
+    shared, store = configured[key], store_behind(configured["store.path"]) or configured["store.path"]
     if not shared and "://" in store:
         raise ValueError(f"--{option}: set {key} to a folder that all nodes see, where each {servers.kind} says where it is")
     return (Path(shared) / part if shared else Path(f"{store.rstrip('/')}-{option}-{part}")).absolute()
@@ -177,7 +177,7 @@ def make_buffers(options: argparse.Namespace, configured: dict[str, str], shell:
     if interface := configured["net.interface"]:
         network += ["--interface", interface]
     folder = folder_of(Buffers, "buffers", configured, part)
-    return Buffers(shell, Path(tool).with_name("kedge-buffer"), nodes, network, files, folder, say_on_stderr)
+    return Buffers(shell, Path(tool).with_name("kedge-buffer"), nodes, network, files, folder, store_behind(configured["store.path"]), say_on_stderr)
 
 
 def make_fmirun(

@@ -134,7 +134,8 @@ class Supervisor:
             if self._staging:
                 self._staging.end(remove=self._report.outcome == "finished")
             if self._buffers:
-                self._buffers.end(remove=self._report.outcome == "finished")
+                # They may have what is in no store.
+                self._buffers.end(remove=self._report.outcome == "finished" and not (self._buffers.drains_to and self._report.not_drained))
         return self._report
 
     def _loop(self) -> None:
@@ -420,7 +421,9 @@ class Supervisor:
             if rescue and all(self._agents.protected(_of(answers, nodes), self._job)):
                 failed = self._agents.rescue(nodes, self._job, max(1.0, end - time.monotonic()))
             nodes += self._staging.running() if self._staging else []
-            self._report.not_drained = dead | failed | self._agents.drain(nodes, max(1.0, end - time.monotonic()))
+            # Burst buffers of the run end with it.
+            drains = self._buffers is not None and self._buffers.drains_to != ""
+            self._report.not_drained = dead | failed | self._agents.drain(nodes, max(1.0, end - time.monotonic()), past_buffers=drains)
         for node, why in self._report.not_drained.items():
             self._say(f"not everything of node {node} is in the store: {why}")
         return newest_versions(self._tool, self._job)
