@@ -72,18 +72,23 @@ class Reader final : public ObjectReader {
       failed = near_->ReadAt(offset, out);
       if (failed.ok()) return failed;
     }
-    const std::lock_guard lock(mutex_);
-    if (far_ == nullptr) {
-      auto opened = store_->OpenObject(key_);
-      if (!opened.ok() || (*opened)->size_bytes() != size_bytes()) return failed;
-      far_ = std::move(*opened);
-      near_has_failed_ = true;
-    }
-    return far_->ReadAt(offset, out);
+    ObjectReader* const far = Far();
+    return far == nullptr ? failed : far->ReadAt(offset, out);
   }
   uint64_t size_bytes() const override { return near_->size_bytes(); }
 
  private:
+  // Null: the store does not have it.
+  ObjectReader* Far() {
+    const std::lock_guard lock(mutex_);
+    if (far_ != nullptr) return far_.get();
+    auto opened = store_->OpenObject(key_);
+    if (!opened.ok() || (*opened)->size_bytes() != size_bytes()) return nullptr;
+    far_ = std::move(*opened);
+    near_has_failed_ = true;
+    return far_.get();
+  }
+
   const std::unique_ptr<ObjectReader> near_;
   const std::shared_ptr<Store> store_;
   const std::string key_;
@@ -131,7 +136,7 @@ class DrainedStore final : public Store {
   }
   Result<std::vector<Temporary>> ListTemporaries(const std::string& folder, const TemporaryOwner& self) override;
   Status RemoveTemporary(const std::string& handle) override {
-    return IsMarked(handle) ? Of(handle).RemoveTemporary(handle.substr(1)) : Foreign(handle);
+    return IsMarked(handle) ? Of(handle.front()).RemoveTemporary(handle.substr(1)) : Foreign(handle);
   }
 
   Status Touch(const std::string& key, const TemporaryOwner& owner) override {
@@ -169,7 +174,8 @@ class DrainedStore final : public Store {
   static Status Foreign(const std::string& handle) {
     return {Code::kInvalidArgument, fmt::format("\"{}\" names nothing of a store with a burst buffer before it", handle)};
   }
-  Store& Of(const std::string& handle) const { return handle.starts_with(kOfBuffer) ? *buffer_ : *store_; }
+  // By the origin, with which a handle begins.
+  Store& Of(char origin) const { return origin == kOfBuffer ? *buffer_ : *store_; }
 
   // In the buffer, or else in the store.
   template <typename Value, typename Ask>
@@ -265,14 +271,14 @@ Result<std::unique_ptr<ObjectWriter>> DrainedStore::CreateObject(const std::stri
 
 Result<std::unique_ptr<ObjectWriter>> DrainedStore::AdoptObject(const std::string& key, const std::string& handle) {
   if (!IsMarked(handle)) return Foreign(handle);
-  KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<ObjectWriter> adopted, Of(handle).AdoptObject(key, handle.substr(1)));
+  KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<ObjectWriter> adopted, Of(handle.front()).AdoptObject(key, handle.substr(1)));
   return std::unique_ptr<ObjectWriter>(
       std::make_unique<Writer>(handle.front(), std::move(adopted), [this](const Status& status) { Note(status); }));
 }
 
 Result<std::unique_ptr<ObjectContributor>> DrainedStore::JoinObject(const std::string& handle) {
   if (!IsMarked(handle)) return Foreign(handle);
-  return Of(handle).JoinObject(handle.substr(1));
+  return Of(handle.front()).JoinObject(handle.substr(1));
 }
 
 std::vector<Status> DrainedStore::Publish(std::span<ObjectWriter* const> writers) {
@@ -288,7 +294,7 @@ std::vector<Status> DrainedStore::Publish(std::span<ObjectWriter* const> writers
       numbers.push_back(i);
     }
     if (inner.empty()) continue;
-    std::vector<Status> published = Of(std::string(1, origin)).Publish(inner);
+    std::vector<Status> published = Of(origin).Publish(inner);
     for (size_t i = 0; i < numbers.size(); ++i)
       statuses[numbers[i]] = static_cast<Writer*>(writers[numbers[i]])->Noted(std::move(published[i]));
   }
@@ -399,7 +405,7 @@ Result<std::vector<Temporary>> DrainedStore::ListTemporaries(const std::string& 
   std::vector<Temporary> all;
   for (const char origin : {kOfBuffer, kOfStore}) {
     if (origin == kOfBuffer && IsAway()) continue;
-    auto found = Of(std::string(1, origin)).ListTemporaries(folder, self);
+    auto found = Of(origin).ListTemporaries(folder, self);
     if (origin == kOfBuffer) Note(found.status());
     if (IsNotThere(found.status()) || (origin == kOfBuffer && MeansAway(found.status()))) continue;
     KEDGE_RETURN_IF_ERROR(found.status());

@@ -16,11 +16,9 @@
 //  - S between L1 and L2: L2 sees it. Where T came before P, the folder is gone, and P fails for want of it (or, in a bucket, is
 //    taken back).
 //  - Bring dies: without P the remains are those of an incomplete version, which retention and gc remove. With P before T, T
-//  takes
-//    it. With P after T, P has failed; in a bucket a version record without parts stays, which is incomplete, too.
+//    takes it. With P after T, P has failed; in a bucket a version record without parts stays, which is incomplete, too.
 //  - The remover dies between S and T: Bring takes back; if it has ended before S, the version is complete in the target and
-//  bears
-//    the mark: whoever removes next goes on with it.
+//    bears the mark: whoever removes next goes on with it.
 // The source's own server alone removes what has been brought; it does not work on the same generation meanwhile.
 #pragma once
 
