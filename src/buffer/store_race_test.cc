@@ -12,103 +12,20 @@
 #include "store/retention.h"
 #include "store/testing/ledger.h"
 #include "store/testing/version_maker.h"
+#include "store/testing/watched_store.h"
 #include "store/versions.h"
 
 namespace kedge::buffer {
 namespace {
 
+using ::kedge::testing::Adds;
 using ::kedge::testing::Ledger;
 using ::kedge::testing::MakerOptions;
 using ::kedge::testing::PublishRanks;
+using ::kedge::testing::WatchedStore;
 
 const MakerOptions kRacedImages{
     .ranks = 2, .ranks_per_part = 1, .region_bytes = {700, 9}, .chunk_bytes = 512, .piece_bytes = 300};
-
-// A store with a function of the test called before each operation: not ok, and the operation fails with that.
-class WatchedStore final : public Store {
- public:
-  using Before = std::function<Status()>;
-  WatchedStore(Store& store, Before before) : store_(store), before_(std::move(before)) {}
-
-  const std::string& description() const override { return store_.description(); }
-  Result<std::string> Place() override {
-    return Watched<std::string>([&] { return store_.Place(); });
-  }
-  Result<std::unique_ptr<ObjectWriter>> CreateObject(const std::string& key, const TemporaryOwner& owner,
-                                                     uint64_t expected_bytes) override {
-    return Watched<std::unique_ptr<ObjectWriter>>([&] { return store_.CreateObject(key, owner, expected_bytes); });
-  }
-  Result<std::unique_ptr<ObjectWriter>> AdoptObject(const std::string& key, const std::string& handle) override {
-    return Watched<std::unique_ptr<ObjectWriter>>([&] { return store_.AdoptObject(key, handle); });
-  }
-  Result<std::unique_ptr<ObjectContributor>> JoinObject(const std::string& handle) override {
-    return Watched<std::unique_ptr<ObjectContributor>>([&] { return store_.JoinObject(handle); });
-  }
-  std::vector<Status> Publish(std::span<ObjectWriter* const> writers) override {
-    const Status may = before_();
-    return may.ok() ? store_.Publish(writers) : std::vector<Status>(writers.size(), may);
-  }
-  Result<std::unique_ptr<ObjectReader>> OpenObject(const std::string& key) override {
-    return Watched<std::unique_ptr<ObjectReader>>([&] { return store_.OpenObject(key); });
-  }
-  Status PutIfAbsent(const std::string& key, ByteSpan bytes, const TemporaryOwner& owner, Folders folders) override {
-    return WatchedStatus([&] { return store_.PutIfAbsent(key, bytes, owner, folders); });
-  }
-  Status Replace(const std::string& key, ByteSpan bytes, const TemporaryOwner& owner, Folders folders) override {
-    return WatchedStatus([&] { return store_.Replace(key, bytes, owner, folders); });
-  }
-  Result<Buffer> Get(const std::string& key, uint64_t bytes_max) override {
-    return Watched<Buffer>([&] { return store_.Get(key, bytes_max); });
-  }
-  Status EnsureDurable(std::span<const std::string> keys) override {
-    return WatchedStatus([&] { return store_.EnsureDurable(keys); });
-  }
-  Status MakeFolder(const std::string& folder) override {
-    return WatchedStatus([&] { return store_.MakeFolder(folder); });
-  }
-  Result<std::vector<StoreEntry>> List(const std::string& folder) override {
-    return Watched<std::vector<StoreEntry>>([&] { return store_.List(folder); });
-  }
-  Status Remove(const std::string& key) override {
-    return WatchedStatus([&] { return store_.Remove(key); });
-  }
-  Status RemoveFolder(const std::string& folder, const std::string& first, const TemporaryOwner& owner) override {
-    return WatchedStatus([&] { return store_.RemoveFolder(folder, first, owner); });
-  }
-  Result<std::vector<Temporary>> ListTemporaries(const std::string& folder, const TemporaryOwner& self) override {
-    return Watched<std::vector<Temporary>>([&] { return store_.ListTemporaries(folder, self); });
-  }
-  Status RemoveTemporary(const std::string& handle) override {
-    return WatchedStatus([&] { return store_.RemoveTemporary(handle); });
-  }
-  Status Touch(const std::string& key, const TemporaryOwner& owner) override {
-    return WatchedStatus([&] { return store_.Touch(key, owner); });
-  }
-  Result<int64_t> Stamp(const std::string& key) override {
-    return Watched<int64_t>([&] { return store_.Stamp(key); });
-  }
-  Result<double> AgeSeconds(const std::string& key, const TemporaryOwner& owner) override {
-    return Watched<double>([&] { return store_.AgeSeconds(key, owner); });
-  }
-  Result<StoreSpace> Space() override {
-    return Watched<StoreSpace>([&] { return store_.Space(); });
-  }
-
- private:
-  template <typename Value, typename Call>
-  Result<Value> Watched(Call call) {
-    KEDGE_RETURN_IF_ERROR(before_());
-    return call();
-  }
-  template <typename Call>
-  Status WatchedStatus(Call call) {
-    KEDGE_RETURN_IF_ERROR(before_());
-    return call();
-  }
-
-  Store& store_;
-  const Before before_;
-};
 
 struct Racer {
   Racer(Store& its_store, const std::string& node, Ledger* promises)
@@ -162,7 +79,7 @@ bool RunRace(Store& of_first, Store& of_others, const Race& race, uint64_t at, b
     EXPECT_TRUE(kept.ok()) << when << ": " << kept.ToString();
   };
   const Status dead(Code::kUnavailable, "this process is dead");
-  WatchedStore watched(of_first, [&] {
+  WatchedStore watched(of_first, [&](Adds) {
     if (!armed) return Status::Ok();
     if (switched) return dies ? dead : Status::Ok();
     if (requests++ < at) return Status::Ok();

@@ -10,6 +10,7 @@
 #include "store/retention.h"
 #include "store/testing/store_conformance.h"
 #include "store/testing/version_maker.h"
+#include "store/testing/watched_store.h"
 #include "store/versions.h"
 
 namespace kedge::testing {
@@ -36,94 +37,17 @@ INSTANTIATE_TEST_SUITE_P(Drained, StoreConformance,
                          ::testing::Values(Case{"Simulated", [] { return std::make_unique<DrainedGround>(); }}), NameOfCase);
 
 // A store that can be away, or without room for what is new.
-class Unsteady final : public Store {
+class Unsteady final : public WatchedStore {
  public:
-  explicit Unsteady(std::unique_ptr<Store> inner) : inner_(std::move(inner)) {}
-  Status failure;  // of every call
-  Status refusal;  // of every call that writes
+  explicit Unsteady(std::unique_ptr<Store> inner)
+      : WatchedStore(*inner, [this](Adds adds) { return failure.ok() && adds == Adds::kYes ? refusal : failure; }),
+        inner_(std::move(inner)) {}
+  Status failure;  // of every call, and of readers
+  Status refusal;  // of every call that adds something
 
-  const std::string& description() const override { return inner_->description(); }
-  Result<std::string> Place() override {
-    KEDGE_RETURN_IF_ERROR(failure);
-    return inner_->Place();
-  }
-  Result<std::unique_ptr<ObjectWriter>> CreateObject(const std::string& key, const TemporaryOwner& owner,
-                                                     uint64_t bytes) override {
-    KEDGE_RETURN_IF_ERROR(Refused());
-    return inner_->CreateObject(key, owner, bytes);
-  }
-  Result<std::unique_ptr<ObjectWriter>> AdoptObject(const std::string& key, const std::string& handle) override {
-    KEDGE_RETURN_IF_ERROR(Refused());
-    return inner_->AdoptObject(key, handle);
-  }
-  Result<std::unique_ptr<ObjectContributor>> JoinObject(const std::string& handle) override {
-    KEDGE_RETURN_IF_ERROR(Refused());
-    return inner_->JoinObject(handle);
-  }
-  std::vector<Status> Publish(std::span<ObjectWriter* const> writers) override {
-    if (!failure.ok()) return {writers.size(), failure};
-    return inner_->Publish(writers);
-  }
   Result<std::unique_ptr<ObjectReader>> OpenObject(const std::string& key) override {
-    KEDGE_RETURN_IF_ERROR(failure);
-    KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<ObjectReader> reader, inner_->OpenObject(key));
+    KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<ObjectReader> reader, WatchedStore::OpenObject(key));
     return std::unique_ptr<ObjectReader>(std::make_unique<Reader>(*this, std::move(reader)));
-  }
-  Status PutIfAbsent(const std::string& key, ByteSpan bytes, const TemporaryOwner& owner, Folders folders) override {
-    KEDGE_RETURN_IF_ERROR(Refused());
-    return inner_->PutIfAbsent(key, bytes, owner, folders);
-  }
-  Status Replace(const std::string& key, ByteSpan bytes, const TemporaryOwner& owner, Folders folders) override {
-    KEDGE_RETURN_IF_ERROR(Refused());
-    return inner_->Replace(key, bytes, owner, folders);
-  }
-  Result<Buffer> Get(const std::string& key, uint64_t bytes_max) override {
-    KEDGE_RETURN_IF_ERROR(failure);
-    return inner_->Get(key, bytes_max);
-  }
-  Status EnsureDurable(std::span<const std::string> keys) override {
-    KEDGE_RETURN_IF_ERROR(failure);
-    return inner_->EnsureDurable(keys);
-  }
-  Status MakeFolder(const std::string& folder) override {
-    KEDGE_RETURN_IF_ERROR(Refused());
-    return inner_->MakeFolder(folder);
-  }
-  Result<std::vector<StoreEntry>> List(const std::string& folder) override {
-    KEDGE_RETURN_IF_ERROR(failure);
-    return inner_->List(folder);
-  }
-  Status Remove(const std::string& key) override {
-    KEDGE_RETURN_IF_ERROR(failure);
-    return inner_->Remove(key);
-  }
-  Status RemoveFolder(const std::string& folder, const std::string& first, const TemporaryOwner& owner) override {
-    KEDGE_RETURN_IF_ERROR(failure);
-    return inner_->RemoveFolder(folder, first, owner);
-  }
-  Result<std::vector<Temporary>> ListTemporaries(const std::string& folder, const TemporaryOwner& self) override {
-    KEDGE_RETURN_IF_ERROR(failure);
-    return inner_->ListTemporaries(folder, self);
-  }
-  Status RemoveTemporary(const std::string& handle) override {
-    KEDGE_RETURN_IF_ERROR(failure);
-    return inner_->RemoveTemporary(handle);
-  }
-  Status Touch(const std::string& key, const TemporaryOwner& owner) override {
-    KEDGE_RETURN_IF_ERROR(Refused());
-    return inner_->Touch(key, owner);
-  }
-  Result<int64_t> Stamp(const std::string& key) override {
-    KEDGE_RETURN_IF_ERROR(failure);
-    return inner_->Stamp(key);
-  }
-  Result<double> AgeSeconds(const std::string& key, const TemporaryOwner& owner) override {
-    KEDGE_RETURN_IF_ERROR(failure);
-    return inner_->AgeSeconds(key, owner);
-  }
-  Result<StoreSpace> Space() override {
-    KEDGE_RETURN_IF_ERROR(failure);
-    return inner_->Space();
   }
 
  private:
@@ -140,7 +64,6 @@ class Unsteady final : public Store {
     Unsteady& of_;
     const std::unique_ptr<ObjectReader> inner_;
   };
-  Status Refused() const { return failure.ok() ? refusal : failure; }
 
   const std::unique_ptr<Store> inner_;
 };
