@@ -17,22 +17,23 @@ MIB = 1 << 20
 
 
 class Buffer:
-    """A burst buffer with the owners alice and bob, its files below ``root``."""
+    """A burst buffer with the owners alice and bob, its files below ``root``. Several of different names may share one."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, name: str = "fast") -> None:
+        self.root, self.name = root, name
+        self.data = root / ("data" if name == "fast" else f"data-{name}")
         self.root.mkdir(exist_ok=True)
 
     def command(self) -> list[str | Path]:
         """Of the server, but for the address to be reached at."""
-        command: list[str | Path] = [BIN / "kedge-buffer", "--name", "fast", "--path", self.root / "data", "--folder", self.root]
+        command: list[str | Path] = [BIN / "kedge-buffer", "--name", self.name, "--path", self.data, "--folder", self.root]
         for owner in ("alice", "bob"):
             command += ["--owner", f"{owner}:{self.root / owner}"]
         return command
 
     @contextmanager
     def server(self, *options: str, kill_point: str = "") -> Iterator[subprocess.Popen[str]]:
-        where = self.root / "fast.buffer"
+        where = self.root / f"{self.name}.buffer"
         where.unlink(missing_ok=True)
         environment = os.environ | ({"KEDGE_TEST_KILL_POINT": kill_point} if kill_point else {})
         process = subprocess.Popen(
@@ -69,12 +70,12 @@ class Buffer:
 
     def files(self, owner: str = "alice") -> list[str]:
         """All that lies in the owner's folder."""
-        folder = self.root / "data" / "owners" / owner
+        folder = self.data / "owners" / owner
         return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
     def state(self) -> dict[str, int]:
         with socket.socket(socket.AF_UNIX) as asking:
-            asking.connect(str(self.root / "data" / "status.sock"))
+            asking.connect(str(self.data / "status.sock"))
             asking.sendall(b"GET / HTTP/1.0\r\n\r\n")
             text = b"".join(iter(lambda: asking.recv(65536), b""))
         found: dict[str, int] = json.loads(text.split(b"\r\n\r\n", 1)[1])

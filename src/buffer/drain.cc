@@ -20,6 +20,11 @@ using State = BufferedGeneration::State;
 constexpr int kDoublingsMax = 8;       // of one version: all of it is read before each try
 constexpr int kDoublingsOfAllMax = 5;  // of what costs a look
 constexpr double kNsPerSecond = 1e9;
+constexpr int kLooksForPartner = 4;  // while it is waited for
+
+void LookAgain(Duration pause, DrainReport* report) {
+  report->pause = report->pause == Duration::zero() ? pause : std::min(report->pause, pause);
+}
 
 std::shared_ptr<Store> OpenStoreAt(os::FileSystem& fs, const std::string& path, bool direct) {
   PosixStoreOptions options;
@@ -40,10 +45,10 @@ StoreDrain::StoreDrain(os::FileSystem& fs, StoreDrainOptions options, const std:
       target_(OpenStoreAt(os::SystemFileSystem(), options_.target, false)),
       view_(MakeDrainedStore(source_, target_)) {}
 
-DrainReport StoreDrain::Step() {
+DrainReport StoreDrain::Step(bool has_partner) {
   DrainReport report;
   const int64_t begin_ns = SystemClock().NowNs();
-  const Status worked = Work(&report);
+  const Status worked = Work(has_partner, &report);
   report.seconds = static_cast<double>(SystemClock().NowNs() - begin_ns) / kNsPerSecond;
   if (worked.ok()) {
     failure_ = {};
@@ -66,10 +71,10 @@ void StoreDrain::AddFailures(DrainReport* report) {
   const auto earlier = [](const Failure* a, const Failure* b) { return a->not_before_ns < b->not_before_ns; };
   // Not earlier than where nothing can be asked.
   const int64_t next_ns = failure_.tries > 0 ? failure_.not_before_ns : (*std::ranges::min_element(all, earlier))->not_before_ns;
-  report->pause = std::max(Duration(next_ns - now_ns), options_.retry);
+  LookAgain(std::max(Duration(next_ns - now_ns), options_.retry), report);
 }
 
-Status StoreDrain::Work(DrainReport* report) {
+Status StoreDrain::Work(bool has_partner, DrainReport* report) {
   KEDGE_ASSIGN_OR_RETURN(const std::vector<StoreEntry> root, ListIfThere(*source_, ""));
   if (root.empty()) return Status::Ok();
   KEDGE_RETURN_IF_ERROR(FindOwnTemporaries(report));
@@ -79,9 +84,9 @@ Status StoreDrain::Work(DrainReport* report) {
   KEDGE_ASSIGN_OR_RETURN(const Mirror mirror, Mirror::Open(*source_, *target_, *view_, options_.owner, options));
   KEDGE_ASSIGN_OR_RETURN(std::vector<BufferedGeneration> listed, mirror.List());
   Forget(listed);
-  BringFirst(mirror, listed, report);
+  BringFirst(mirror, has_partner, listed, report);
   CountWaiting(listed, report);
-  return FindNeedless(mirror, listed, report);
+  return FindNeedless(mirror, has_partner, listed, report);
 }
 
 // What was brought and is not here any more, and what failed and is not to be brought any more.
@@ -113,14 +118,29 @@ Status StoreDrain::FindOwnTemporaries(DrainReport* report) {
   return Status::Ok();
 }
 
+Result<bool> StoreDrain::IsLeftToPartner(const Generation& generation, DrainReport* report) const {
+  KEDGE_ASSIGN_OR_RETURN(const double age_seconds, source_->AgeSeconds(keys::VersionKey(generation), options_.owner));
+  const auto age = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(age_seconds));
+  // One that is of the future is no reason to wait for ever.
+  if (age < Duration::zero() || age >= options_.partner_patience) return false;
+  // Also to see that the partner has done it.
+  LookAgain(std::min(options_.partner_patience - age, options_.partner_patience / kLooksForPartner), report);
+  return true;
+}
+
 // Those that fail are passed over.
-void StoreDrain::BringFirst(const Mirror& mirror, std::vector<BufferedGeneration>& listed, DrainReport* report) {
+void StoreDrain::BringFirst(const Mirror& mirror, bool has_partner, std::vector<BufferedGeneration>& listed,
+                            DrainReport* report) {
   for (BufferedGeneration& one : listed) {
     if (one.state != State::kWaits || stopping_) continue;
     if (!MayTry(one.generation)) continue;
     if (report->drained_versions > 0) {
       report->is_due = true;
       return;
+    }
+    if (has_partner) {
+      const Result<bool> is_left = IsLeftToPartner(one.generation, report);
+      if (is_left.ok() && *is_left) continue;
     }
     uint64_t bytes = 0;
     const Status brought = mirror.Bring(one.generation, &bytes);
@@ -138,7 +158,8 @@ void StoreDrain::BringFirst(const Mirror& mirror, std::vector<BufferedGeneration
   }
 }
 
-Status StoreDrain::FindNeedless(const Mirror& mirror, const std::vector<BufferedGeneration>& listed, DrainReport* report) {
+Status StoreDrain::FindNeedless(const Mirror& mirror, bool has_partner, const std::vector<BufferedGeneration>& listed,
+                                DrainReport* report) {
   // `listed` has the newest last.
   std::map<std::pair<std::string, std::string>, const BufferedGeneration*> newest;
   for (const BufferedGeneration& one : listed) {
@@ -148,7 +169,7 @@ Status StoreDrain::FindNeedless(const Mirror& mirror, const std::vector<Buffered
     if (stopping_) break;
     bool is_needless = false;
     if (one.state == State::kBrought) {
-      const Status rest = BringRest(mirror, one.generation);
+      const Status rest = BringRest(mirror, has_partner, one.generation);
       is_needless = rest.ok() && newest.at({one.generation.job, one.generation.name}) != &one;
       const bool has_failed = !rest.ok() && rest.code() != Code::kBusy && rest.code() != Code::kNotFound;
       if (has_failed && !stopping_) OnFailure(one.generation, rest);
@@ -160,9 +181,14 @@ Status StoreDrain::FindNeedless(const Mirror& mirror, const std::vector<Buffered
   return Status::Ok();
 }
 
-// Of one whose version record this process did not bring: a predecessor did, or a client that did not reach the buffer.
-Status StoreDrain::BringRest(const Mirror& mirror, const Generation& generation) {
+// Of one whose version record this process did not bring: a predecessor did, a client that did not reach the buffer, or the
+// partner, which has the same objects.
+Status StoreDrain::BringRest(const Mirror& mirror, bool has_partner, const Generation& generation) {
   if (brought_.contains(generation)) return Status::Ok();
+  if (has_partner) {
+    KEDGE_ASSIGN_OR_RETURN(const bool has_all, mirror.HasObjectsOf(generation));
+    if (has_all) return OnSuccess(generation), Status::Ok();
+  }
   if (!MayTry(generation)) return {Code::kBusy, "it is not tried yet"};
   uint64_t bytes = 0;
   KEDGE_RETURN_IF_ERROR(mirror.Bring(generation, &bytes));

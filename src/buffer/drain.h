@@ -27,7 +27,9 @@ struct StoreDrainOptions {
   std::string target;                        // as MakeStore takes it
   std::string what;                          // for the log: whose store it is
   TemporaryOwner owner;                      // the server
-  Duration retry = std::chrono::seconds(1);  // the first pause
+  Duration retry = std::chrono::seconds(1);  // the first pause after a failure
+  // How long a partner, which has the same, is waited for before its work is done here.
+  Duration partner_patience = std::chrono::minutes(1);
   uint64_t piece_bytes = uint64_t{8} << 20;  // twice so much is in memory
 };
 
@@ -36,7 +38,7 @@ struct DrainReport {
   bool has_failed = false;  // something: `error` says what
   std::string error;        // the last one that is not over
   bool is_due = false;      // there is more to do at once
-  Duration pause{};         // has_failed: until the next try
+  Duration pause{};         // until the next look, where one is needed; else zero
   uint64_t waiting_versions = 0;
   uint64_t waiting_bytes = 0;
   uint64_t drained_versions = 0;  // by this step
@@ -53,8 +55,9 @@ class StoreDrain {
   // `fs` and `stopping` outlive it.
   StoreDrain(os::FileSystem& fs, StoreDrainOptions options, const std::atomic<bool>& stopping);
 
-  // Brings the version that was completed first, of those that wait and may be tried.
-  DrainReport Step();
+  // Brings the version that was completed first, of those that wait and may be tried. `has_partner`: of those that have waited
+  // for the partner in vain.
+  DrainReport Step(bool has_partner = false);
 
  private:
   struct Failure {
@@ -63,14 +66,16 @@ class StoreDrain {
     int64_t not_before_ns = 0;
   };
 
-  Status Work(DrainReport* report);
+  Status Work(bool has_partner, DrainReport* report);
+  // Says when to look again for those that are left to the partner.
+  Result<bool> IsLeftToPartner(const Generation& generation, DrainReport* report) const;
   void Forget(const std::vector<BufferedGeneration>& listed);
   bool MayTry(const Generation& generation) const;
   // Of a predecessor, which removed something.
   Status FindOwnTemporaries(DrainReport* report);
-  void BringFirst(const Mirror& mirror, std::vector<BufferedGeneration>& listed, DrainReport* report);
-  Status FindNeedless(const Mirror& mirror, const std::vector<BufferedGeneration>& listed, DrainReport* report);
-  Status BringRest(const Mirror& mirror, const Generation& generation);
+  void BringFirst(const Mirror& mirror, bool has_partner, std::vector<BufferedGeneration>& listed, DrainReport* report);
+  Status FindNeedless(const Mirror& mirror, bool has_partner, const std::vector<BufferedGeneration>& listed, DrainReport* report);
+  Status BringRest(const Mirror& mirror, bool has_partner, const Generation& generation);
   void CountWaiting(const std::vector<BufferedGeneration>& listed, DrainReport* report) const;
   uint64_t BytesOf(const Generation& generation) const;
   void OnFailure(const Status& failed, int doublings_max, Failure* failure) const;

@@ -10,6 +10,7 @@
 
 #include "buffer/testing/local_server.h"
 #include "store/drained/drained_store.h"
+#include "store/drained/mirror.h"
 #include "store/posix/posix_store.h"
 #include "store/retention.h"
 #include "store/testing/version_maker.h"
@@ -51,6 +52,14 @@ class DrainsTest : public ::testing::Test {
   }
   bool IsOnBuffer(int64_t version) const {
     return std::filesystem::exists(server_.StorePath("ckpt") + "/" + keys::GenerationFolder(At(version)));
+  }
+  // To the store, as the server of the same versions does.
+  void BringAsAnother(int64_t version) {
+    const auto mirror = Mirror::Open(*buffer_, *store_, *both_, {"buffer-other", 0, "drain"}, {});
+    ASSERT_TRUE(mirror.ok()) << mirror.status().ToString();
+    uint64_t bytes = 0;
+    const Status brought = mirror->Bring(At(version), &bytes);
+    ASSERT_TRUE(brought.ok()) << brought.ToString();
   }
   Json Drain() const { return Json::parse(server_.Describe())["owners"][0]["drains"].at(0); }
   static ::testing::AssertionResult Comes(const std::function<bool()>& holds) {
@@ -97,6 +106,22 @@ TEST_F(DrainsTest, VersionsAreBroughtToTheStoreAndLeaveTheBuffer) {
   EXPECT_EQ(said["last_error"], "");
   EXPECT_GT(said["drained_bytes"], 4 * 2 * 70000);
   EXPECT_GT(said["bytes_per_second"], 0);
+}
+
+TEST_F(DrainsTest, APartnerDrainsWhatTheOtherDoesNot) {
+  ASSERT_TRUE(DrainTo(*buffer_, Target(), Drainer::kPartner).ok());
+  // What the other one has brought is not brought again, and leaves.
+  Take(1);
+  Take(2);
+  for (const int64_t version : {1, 2}) BringAsAnother(version);
+  EXPECT_TRUE(Comes([&] { return Drain()["waiting_versions"] == 0 && !IsOnBuffer(1); }));
+  EXPECT_EQ(Drain()["drained_versions"], 0);
+  EXPECT_TRUE(IsOnBuffer(2));
+  // What has waited long enough is.
+  Take(3);
+  EXPECT_FALSE(IsWholeInStore(3)) << "it waits";
+  EXPECT_TRUE(Comes([&] { return IsWholeInStore(3) && !IsOnBuffer(2); }));
+  EXPECT_EQ(Drain()["drained_versions"], 1);
 }
 
 TEST_F(DrainsTest, OnlyWhatTheOperatorAllowsIsWrittenTo) {

@@ -37,6 +37,8 @@ Serves files on this node's fast storage to programs on other nodes: a burst buf
   --drain OWNER:PLACE  the owner's stores may be drained to PLACE, a folder or s3://BUCKET[/PREFIX], and below it;
                        their clients say to where
   --drains COUNT       so many stores are drained at a time, with 16MiB of memory each (2)
+  --partner-patience TIME
+                       how long a version that a partner has too is left to that one's drain (1min)
   --provider NAME      libfabric's provider: tcp, verbs, cxi, efa, ... (tcp)
   --interface ADDRESS  host name or address to be reached at; without it the provider's first
   --version, --help
@@ -95,6 +97,8 @@ Status ParseOption(const std::string& word, const std::string& value, ServerOpti
     options->drains.push_back({value.substr(0, colon), value.substr(colon + 1)});
   } else if (word == "--drains") {
     KEDGE_ASSIGN_OR_RETURN(options->drain_threads, ParseCount(value));
+  } else if (word == "--partner-patience") {
+    KEDGE_ASSIGN_OR_RETURN(options->partner_patience, ParseDuration(value));
   } else if (word == "--provider") {
     options->provider = value;
   } else if (word == "--interface") {

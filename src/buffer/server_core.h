@@ -45,7 +45,9 @@ struct ServerOptions {
   std::vector<DrainPlace> drains;
   uint32_t drain_threads = 2;                      // stores that are drained at a time
   Duration drain_retry = std::chrono::seconds(1);  // after what failed
-  std::string boot = os::BootId();                 // what was written and not synced is there as long as it is the same
+  // How long a server that has the same is waited for before its versions are drained here.
+  Duration partner_patience = std::chrono::minutes(1);
+  std::string boot = os::BootId();  // what was written and not synced is there as long as it is the same
 };
 
 struct Owner {

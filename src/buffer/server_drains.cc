@@ -26,7 +26,7 @@ Status ServerDrains::Start(std::map<std::string, Owner>& owners) {
   workers_ = std::make_unique<Workers>(core_.options.drain_threads, std::chrono::seconds(10), Workers::Priority::kLow);
   for (auto& [name, owner] : owners) {
     KEDGE_ASSIGN_OR_RETURN(const auto noted, owner.folder->ReadDrains());
-    for (const auto& [store, target] : noted) Begin(owner, store, target);
+    for (const auto& [store, target] : noted) Begin(owner, store, target, /*has_partner=*/false);
   }
   return Status::Ok();
 }
@@ -60,7 +60,10 @@ void ServerDrains::OnDrainTo(Owner& owner, const StoreRequest& request, net::Ans
   if (!allowed.ok()) return Reply(answer, allowed.status());
   const auto known = drained_.find({owner.options.name, request.store});
   // Programs say it from time to time.
-  if (known != drained_.end() && known->second.target == request.other) return Reply(answer, Status::Ok());
+  if (known != drained_.end() && known->second.target == request.other) {
+    known->second.has_partner = request.flag;
+    return Reply(answer, Status::Ok());
+  }
   const auto is_of_owner = [&](const auto& entry) { return entry.second.owner == &owner; };
   if (known == drained_.end() && std::ranges::count_if(drained_, is_of_owner) >= kDrainedOfOwnerMax)
     return Reply(answer, Status(Code::kNoSpace, fmt::format("owner {} has {} stores that are drained already", owner.options.name,
@@ -69,7 +72,7 @@ void ServerDrains::OnDrainTo(Owner& owner, const StoreRequest& request, net::Ans
       [folder = owner.folder.get(), request] { return folder->NoteDrain(request.store, request.other); },
       [this, &owner, request, answer = std::move(answer)](const Result<std::string>& stands) {
         if (!stands.ok()) return Reply(answer, stands.status());
-        Begin(owner, request.store, *stands);
+        Begin(owner, request.store, *stands, request.flag);
         if (*stands == request.other) return Reply(answer, Status::Ok());
         Reply(answer,
               Status(Code::kMismatch, fmt::format("what lies in {} of owner {} is drained to {}, not to {}: name that store, or "
@@ -83,12 +86,13 @@ void ServerDrains::OnVersion(Owner& owner, const std::string& store) {
   if (drained_.contains(key)) Run(key);
 }
 
-void ServerDrains::Begin(Owner& owner, const std::string& store, const std::string& target) {
+void ServerDrains::Begin(Owner& owner, const std::string& store, const std::string& target, bool has_partner) {
   const Key key{owner.options.name, store};
   if (drained_.contains(key)) return;
   Drained drained;
   drained.owner = &owner;
   drained.target = target;
+  drained.has_partner = has_partner;
   const Result<std::string> allowed = Allowed(owner, target);
   if (allowed.ok()) {
     StoreDrainOptions options;
@@ -97,6 +101,7 @@ void ServerDrains::Begin(Owner& owner, const std::string& store, const std::stri
     options.what = fmt::format("{} of owner {}", store, owner.options.name);
     options.owner = {"buffer-" + core_.options.name, 0, "drain"};
     options.retry = core_.options.drain_retry;
+    options.partner_patience = core_.options.partner_patience;
     drained.drain = std::make_shared<StoreDrain>(core_.fs, std::move(options), stopping_);
   } else {
     LogWarning("buffer", "{}", allowed.status().ToString());
@@ -112,8 +117,8 @@ void ServerDrains::Run(const Key& key) {
   drained.again = drained.runs;
   if (drained.runs) return;
   drained.runs = true;
-  workers_->Submit([this, alive = core_.alive, key, drain = drained.drain] {
-    core_.loop.Post([this, alive, key, report = drain->Step()] {
+  workers_->Submit([this, alive = core_.alive, key, drain = drained.drain, has_partner = drained.has_partner] {
+    core_.loop.Post([this, alive, key, report = drain->Step(has_partner)] {
       if (*alive) OnReport(key, report);
     });
   });
@@ -152,7 +157,7 @@ void ServerDrains::EndRun(const Key& key) {
   drained.runs = false;
   if (drained.again || drained.last.is_due) return Run(key);
   core_.loop.CancelTimer(drained.timer);
-  if (drained.last.has_failed) drained.timer = core_.loop.AddTimer(drained.last.pause, [this, key] { Run(key); });
+  if (drained.last.pause > Duration::zero()) drained.timer = core_.loop.AddTimer(drained.last.pause, [this, key] { Run(key); });
 }
 
 Json ServerDrains::Describe(const Owner& owner) const {

@@ -43,6 +43,7 @@ class ServerDrains {
     Owner* owner = nullptr;
     std::string target;                 // as its clients name it
     std::shared_ptr<StoreDrain> drain;  // null: the operator does not allow it any more
+    bool has_partner = false;           // a program has said so since the start
     bool runs = false;
     bool again = false;  // something has come since it began
     os::EventLoop::TimerId timer = 0;
@@ -53,7 +54,7 @@ class ServerDrains {
   };
 
   Result<std::string> Allowed(const Owner& owner, const std::string& target) const;
-  void Begin(Owner& owner, const std::string& store, const std::string& target);
+  void Begin(Owner& owner, const std::string& store, const std::string& target, bool has_partner);
   void Run(const Key& key);
   void OnReport(const Key& key, const DrainReport& report);
   void RemoveThen(const Key& key, const DrainReport& report);

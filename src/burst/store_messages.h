@@ -54,7 +54,8 @@ enum class StoreOperation : uint8_t {
   kAge,               // key, owner; seconds come back
   kSpace,             // number (in all) and free_bytes come back
   kPlace,             // text comes back
-  kDrainTo,           // other (a store, as ResolveStorePath says it): versions of this one are brought there
+  kDrainTo,           // other (a store, as ResolveStorePath says it): versions of this one are brought there; flag (another
+                      // server that has the same does so: this one waits for it)
 };
 inline constexpr StoreOperation kStoreOperationLast = StoreOperation::kDrainTo;
 

@@ -14,35 +14,41 @@
 namespace kedge::histories {
 namespace {
 
-constexpr char kServerName[] = "kept";
 constexpr char kOwner[] = "histories";
 constexpr char kLoopback[] = "127.0.0.1";
 constexpr std::chrono::seconds kBeginPatience{60};
 
 }  // namespace
 
-BurstServer::BurstServer(const std::string& programs, const std::string& folder, const std::string& drains_to,
-                         const std::map<std::string, std::string>& environment)
-    : programs_(programs), folder_(folder), drains_to_(drains_to), environment_(environment) {
+BurstServer::BurstServer(std::string name, const std::string& programs, const std::string& folder, const std::string& drains_to,
+                         std::string partner, const std::map<std::string, std::string>& environment)
+    : name_(std::move(name)),
+      programs_(programs),
+      folder_(folder),
+      drains_to_(drains_to),
+      partner_(std::move(partner)),
+      environment_(environment) {
   std::filesystem::create_directories(folder_);
   Start();
 }
 
 void BurstServer::Start() {
-  const std::string where = folder_ + "/" + kServerName + ".buffer";
+  const std::string where = folder_ + "/" + name_ + ".buffer";
   std::filesystem::remove(where);
-  const std::string log = folder_ + "/server-" + std::to_string(++started_) + ".log";
+  const std::string log = folder_ + "/" + name_ + "-" + std::to_string(++started_) + ".log";
   std::vector<std::string> command = {programs_ + "/histories_buffer",
                                       "--name",
-                                      kServerName,
+                                      name_,
                                       "--path",
-                                      folder_ + "/data",
+                                      Data(),
                                       "--folder",
                                       folder_,
                                       "--owner",
                                       std::string(kOwner) + ":" + folder_ + "/secret",
                                       "--memory",
                                       "32MiB",
+                                      "--partner-patience",
+                                      "2s",
                                       "--interface",
                                       kLoopback};
   // Processes that name the world's own folder are taken for what agents have left.
@@ -56,7 +62,9 @@ void BurstServer::Start() {
 }
 
 std::string BurstServer::StorePath() const {
-  const buffer::StoreLocation location{kServerName, "kept", folder_, kOwner, folder_ + "/secret", "tcp", kLoopback, drains_to_};
+  buffer::StoreLocation location{name_, "kept", folder_, kOwner, folder_ + "/secret", "tcp", kLoopback};
+  location.drain = drains_to_;
+  location.partner = partner_;
   return location.ToText();
 }
 
@@ -68,7 +76,7 @@ bool BurstServer::Break(const std::string& how) {
   if (!broken_.empty()) return false;
   if (how == "away" || how == "lost") {
     server_->Kill();
-    if (how == "lost") std::filesystem::remove_all(folder_ + "/data");
+    if (how == "lost") std::filesystem::remove_all(Data());
   } else if (how == "still") {
     server_->Signal(SIGSTOP);
   } else {

@@ -19,6 +19,7 @@ class Generator {
         later_(MixSeed(seed, 2)),
         of_bucket_(MixSeed(seed, 3)),
         of_buffer_(MixSeed(seed, 4)),
+        of_partner_(MixSeed(seed, 5)),
         real_(real) {}
 
   History Make() {
@@ -113,6 +114,9 @@ class Generator {
         BreakServer({"store away", "store away", "store still"}, "store mended", of_buffer_);
       }
     }
+    history_.setup.partner = history_.setup.drains && of_partner_.Chance(0.5);
+    for (int faults = static_cast<int>(of_partner_.Below(3)); history_.setup.partner && faults > 0; --faults)
+      BreakServer({"partner-away", "partner-still", "partner-lost"}, "partner-back", of_partner_);
   }
 
   void BreakServer(const std::vector<const char*>& kinds, const char* mended, Random& random) {
@@ -570,9 +574,10 @@ class Generator {
   }
 
   Random random_;
-  Random later_;      // for what came later: other histories of a seed stay as they were
-  Random of_bucket_;  // as later_
-  Random of_buffer_;  // as later_
+  Random later_;       // for what came later: other histories of a seed stay as they were
+  Random of_bucket_;   // as later_
+  Random of_buffer_;   // as later_
+  Random of_partner_;  // as later_
   const bool real_;
   History history_;
   int ranks_ = 1;                // of the last launch

@@ -6,19 +6,22 @@
 #include <algorithm>
 #include <cstdlib>
 #include <set>
+#include <span>
 #include <sstream>
 
 namespace kedge::histories {
 namespace {
 
 const std::set<std::string> kVerbs = {
-    "launch",      "restart",      "newest",         "look",        "test",          "checkpoint", "wait",       "pending",
-    "end",         "kill",         "freeze",         "thaw",        "rival",         "kill-agent", "stop-agent", "flip",
-    "store",       "lose-node",    "continue-agent", "delete-pool", "fail-rank",     "die-rank",   "settle",     "power-cut",
-    "cut-node",    "join-node",    "step-clock",     "stop-rank",   "continue-rank", "gc",         "read",       "die-node",
-    "buffer-away", "buffer-still", "buffer-lost",    "buffer-back"};
+    "launch",        "restart",      "newest",        "look",         "test",           "checkpoint",   "wait",
+    "pending",       "end",          "kill",          "freeze",       "thaw",           "rival",        "kill-agent",
+    "stop-agent",    "flip",         "store",         "lose-node",    "continue-agent", "delete-pool",  "fail-rank",
+    "die-rank",      "settle",       "power-cut",     "cut-node",     "join-node",      "step-clock",   "stop-rank",
+    "continue-rank", "gc",           "read",          "die-node",     "buffer-away",    "buffer-still", "buffer-lost",
+    "buffer-back",   "partner-away", "partner-still", "partner-lost", "partner-back"};
 const std::set<std::string> kTiers = {"beside", "alone", "scratch"};
 const std::set<std::string> kBuckets = {"small", "large"};
+const std::vector<std::string> kBufferWords = {"drains", "partner"};
 
 }  // namespace
 
@@ -68,7 +71,7 @@ std::string History::ToString() const {
   if (setup.divided) text += "divided\n";
   if (!setup.tier.empty()) text += "tier " + setup.tier + "\n";
   if (!setup.bucket.empty()) text += "bucket " + setup.bucket + "\n";
-  if (setup.buffer) text += setup.drains ? "buffer drains\n" : "buffer\n";
+  if (setup.buffer) text += setup.partner ? "buffer drains partner\n" : setup.drains ? "buffer drains\n" : "buffer\n";
   for (const auto& [key, value] : setup.keys) text += fmt::format("key {} {}\n", key, value);
   for (const Step& step : steps) text += step.ToString() + "\n";
   return text;
@@ -104,9 +107,11 @@ Result<History> ParseHistory(const std::string& text) {
       history.setup.tier = step.words[0];
     } else if (step.verb == "bucket" && step.words.size() == 1 && kBuckets.contains(step.words[0])) {
       history.setup.bucket = step.words[0];
-    } else if (step.verb == "buffer" && (step.words.empty() || step.words == std::vector<std::string>{"drains"})) {
+    } else if (step.verb == "buffer" &&
+               std::ranges::equal(step.words, std::span(kBufferWords).first(std::min<size_t>(2, step.words.size())))) {
       history.setup.buffer = true;
       history.setup.drains = !step.words.empty();
+      history.setup.partner = step.words.size() > 1;
     } else if (kVerbs.contains(step.verb)) {
       history.steps.push_back(step);
     } else {

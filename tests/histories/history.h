@@ -8,8 +8,8 @@
 //                                 without the line there is a pool alone (real only)
 //   bucket small|large            the store is a bucket on a server of the world's own, instead of a folder; an image is smaller
 //                                 than a part of an upload, or larger (real only)
-//   buffer [drains]               the store is on a burst buffer, a server of the world's own, instead of a folder; or the buffer
-//                                 lies before the folder, and drains to it (real only)
+//   buffer [drains [partner]]     the store is on a burst buffer, a server of the world's own, instead of a folder; or the buffer
+//                                 lies before the folder, and drains to it; or two, which both have all of it (real only)
 //   launch [ranks 3] [on 0,1]     rank r on the r-th of these nodes; without a list on node r modulo nodes. As many ranks as
 //                                 the setup has, or where they have parts (divided) so many
 //   restart [40] [parts]          of all ranks, at most that version; region by region (not of parts, which come back whole)
@@ -42,6 +42,8 @@
 //   buffer-away, buffer-still, buffer-lost, buffer-back
 //                                 the server of a buffer that drains is killed; it stands still; it is killed, and its files are
 //                                 gone; it is started again, or goes on
+//   partner-away, partner-still, partner-lost, partner-back
+//                                 the same of its partner's server
 //   gc                            kedge gc --yes
 //   power-cut                     all processes die, and what was not synced is lost (simulated only)
 //   store away|back|full|broken|read-only|mended
@@ -74,10 +76,11 @@ struct Setup {
   int ranks = 1;
   int nodes = 1;
   bool divided = false;
-  std::string tier;     // beside, alone or scratch; empty: nodes have a pool and nothing else
-  std::string bucket;   // small or large; empty: the store is a folder
-  bool buffer = false;  // the store is on a burst buffer
-  bool drains = false;  // or one lies before it, which drains to it
+  std::string tier;      // beside, alone or scratch; empty: nodes have a pool and nothing else
+  std::string bucket;    // small or large; empty: the store is a folder
+  bool buffer = false;   // the store is on a burst buffer
+  bool drains = false;   // or one lies before it, which drains to it
+  bool partner = false;  // which has a partner
   std::vector<std::pair<std::string, std::string>> keys;
 
   // The key's value, or what it is without one.

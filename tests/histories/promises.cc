@@ -55,7 +55,7 @@ void Promises::FaultsEnd() {
   silent_.clear();
   unnoticed_.clear();
   store_bad_since_ = -1;
-  is_buffer_away_ = false;
+  buffers_away_.clear();
   last_fault_ = last_harm_ = now_;
 }
 
@@ -83,11 +83,14 @@ void Promises::Fault(const Step& step) {
   } else if (step.verb == "continue-agent" || step.verb == "join-node") {
     active_.erase(fmt::format("{} {}", step.verb == "join-node" ? "cut" : "silent", node));
     EndSilence(node);
-  } else if (step.verb.starts_with("buffer-")) {
-    is_buffer_away_ = step.verb != "buffer-back";
-    is_buffer_away_ ? (void)active_.insert("buffer") : (void)active_.erase("buffer");
-    for (auto& [key, generation] : generations_)
-      generation.lost_on_buffer = generation.lost_on_buffer || step.verb == "buffer-lost";
+  } else if (step.verb.starts_with("buffer-") || step.verb.starts_with("partner-")) {
+    const std::string server = step.verb.substr(0, step.verb.find('-'));
+    const bool is_back = step.verb.ends_with("-back");
+    is_back ? (void)active_.erase(server) : (void)active_.insert(server);
+    is_back ? (void)buffers_away_.erase(server) : (void)buffers_away_.insert(server);
+    for (auto& [key, generation] : generations_) {
+      if (step.verb.ends_with("-lost")) generation.lost_on.insert(server);
+    }
   } else if (step.verb == "power-cut") {
     for (auto& [key, generation] : generations_) generation.is_unsynced = true;
   } else if (step.verb == "fail-rank" || step.verb == "die-rank") {
@@ -501,7 +504,10 @@ bool Promises::Survives(const Key& key, const Generation& generation, int64_t at
     may_be_replaced_for_nothing =
         may_be_replaced_for_nothing || candidate.flipped_local || !in_chain || IsGoneWithStore(candidate);
   }
-  const bool is_on_buffer = generation.acknowledged == KEDGE_LEVEL_BUFFER && !generation.lost_on_buffer && !is_buffer_away_;
+  // On one that is there, and had not lost it.
+  std::set<std::string> without = generation.lost_on;
+  without.insert(buffers_away_.begin(), buffers_away_.end());
+  const bool is_on_buffer = generation.acknowledged == KEDGE_LEVEL_BUFFER && without.size() < (setup_.partner ? 2 : 1);
   if ((generation.acknowledged >= KEDGE_LEVEL_STORE || is_on_buffer) && store_bad_since_ < 0 && !generation.flipped_store &&
       later_not_its_successors < setup_.Number("keep.versions", 2)) {
     return true;

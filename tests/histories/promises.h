@@ -88,7 +88,7 @@ class Promises {
     int touched_at = -1;      // the last step that took any of it
     std::vector<int> places;  // of its ranks
     kedge_level acknowledged = KEDGE_LEVEL_NONE;
-    bool lost_on_buffer = false;  // the buffer lost its files since, which may not have been drained
+    std::set<std::string> lost_on;  // these lost their files since, which may not have been drained: buffer, partner
     kedge_level scheduled = KEDGE_LEVEL_LOCAL;
     bool is_protected_in_turn = false;  // level NODE is scheduled for it, perhaps beside STORE
     bool was_at_node = false;           // acknowledged at NODE: STORE alone says nothing of it, for its turns are others
@@ -171,7 +171,7 @@ class Promises {
   int last_fault_ = -1;
   int last_harm_ = -1;  // of these, but for what ends with itself
   int store_bad_since_ = -1;
-  bool is_buffer_away_ = false;  // of one that drains
+  std::set<std::string> buffers_away_;  // of those that drain: buffer, partner
   // Nodes whose pool was deleted, and at which step, until their agents have had the time to see it: what is captured there
   // meanwhile is lost, too. They look before they say that they have done their part of level NODE.
   std::map<int, int> unnoticed_;

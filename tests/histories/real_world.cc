@@ -114,7 +114,10 @@ RealWorld::RealWorld(const Setup& setup, std::string programs) : setup_(setup), 
   filesystem::create_directory(UsersFolder());
   if (!setup_.bucket.empty()) bucket_.emplace();
   const std::string drains_to = setup_.drains ? StoreFolder() : "";
-  if (setup_.buffer) burst_.emplace(programs_, folder_.path() + "/burst", drains_to, Environment());
+  const std::string of_buffers = folder_.path() + "/burst";
+  const std::string partner = setup_.partner ? "copied" : "";
+  if (setup_.buffer) burst_.emplace("kept", programs_, of_buffers, drains_to, partner, Environment());
+  if (setup_.partner) partner_.emplace(partner, programs_, of_buffers, drains_to, "", Environment());
 }
 
 RealWorld::~RealWorld() {
@@ -341,8 +344,8 @@ bool RealWorld::Fault(const Step& step) {
     return CollectAtLeisure(*store, kCollectPatience);
   }
   if (step.verb == "store") return BreakStore(step.words.empty() ? "" : step.words[0]);
-  if (step.verb == "buffer-back" && setup_.drains) return burst_->Mend(), true;
-  if (step.verb.starts_with("buffer-")) return setup_.drains && burst_->Break(step.verb.substr(strlen("buffer-")));
+  if (step.verb.starts_with("buffer-")) return setup_.drains && BreakBuffer(*burst_, step.verb.substr(strlen("buffer-")));
+  if (step.verb.starts_with("partner-")) return setup_.partner && BreakBuffer(*partner_, step.verb.substr(strlen("partner-")));
   if (step.verb == "flip") return Flip(step);
   if (step.verb == "kill-agent") {
     stopped_agents_.erase(node);
@@ -439,6 +442,11 @@ bool RealWorld::SignalRank(const Step& step, int signal) {
   return true;
 }
 
+bool RealWorld::BreakBuffer(BurstServer& server, const std::string& how) {
+  if (how == "back") return server.Mend(), true;
+  return server.Break(how);
+}
+
 bool RealWorld::BreakStore(const std::string& how) {
   if (bucket_ && how != "back" && how != "mended") return bucket_->Break(how);
   if (bucket_) {
@@ -512,6 +520,7 @@ void RealWorld::Mend() {
   for (int node = 0; node < setup_.Agents(); ++node) filesystem::remove(CutFile(RunFolder(node)));
   BreakStore("mended");
   if (burst_) burst_->Mend();
+  if (partner_) partner_->Mend();
 }
 
 std::vector<std::string> RealWorld::Leftovers() {

@@ -90,6 +90,7 @@ class RealWorld final : public World {
   // On /dev/shm, and neither the store's nor a node's.
   std::vector<std::string> StrayMemory() const;
   bool BreakStore(const std::string& how);
+  static bool BreakBuffer(BurstServer& server, const std::string& how);
   bool Flip(const Step& step);
   bool FlipParity(int node) const;
   bool SignalAgent(int node, int signal);
@@ -102,6 +103,7 @@ class RealWorld final : public World {
   testing::ScenarioFolder folder_;
   std::optional<BucketServer> bucket_;
   std::optional<BurstServer> burst_;
+  std::optional<BurstServer> partner_;
   std::map<int, Ranks> launches_;
   std::map<int, std::vector<int>> places_;  // of their ranks
   struct Dying {

@@ -70,7 +70,12 @@ class Shrinker {
     }
     if (best_.setup.buffer) {
       History candidate = best_;
-      candidate.setup.buffer = candidate.setup.drains = false;
+      candidate.setup.buffer = candidate.setup.drains = candidate.setup.partner = false;
+      if (Try(candidate)) return true;
+    }
+    if (best_.setup.partner) {
+      History candidate = best_;
+      candidate.setup.partner = false;
       if (Try(candidate)) return true;
     }
     for (const int fewer : {best_.setup.ranks / 2, best_.setup.ranks - 1}) {

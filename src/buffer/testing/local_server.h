@@ -55,6 +55,7 @@ class LocalServer {
     options.interface_address = "127.0.0.1";
     options.drains = options_.drains;
     options.drain_retry = std::chrono::milliseconds(50);
+    options.partner_patience = std::chrono::seconds(2);
     options.boot = "boot " + std::to_string(boot_);
     auto server = BufferServer::Start(std::move(options), *loop_, *fs_);
     if (!server.ok()) std::fprintf(stderr, "%s\n", server.status().ToString().c_str());

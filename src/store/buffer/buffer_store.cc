@@ -73,7 +73,11 @@ class BufferStore final : public Store {
     return StoreSpace{reply.number, reply.free_bytes};
   }
 
-  Status DrainTo(const std::string& target) { return Do({.operation = StoreOperation::kDrainTo, .other = target}).status(); }
+  Status DrainTo(const std::string& target, Drainer drainer) {
+    StoreRequest request{.operation = StoreOperation::kDrainTo, .other = target};
+    request.flag = drainer == Drainer::kPartner;
+    return Do(std::move(request)).status();
+  }
 
  private:
   Result<StoreReply> Do(StoreRequest request) { return link_.Ask(std::move(request), Link::Repeat::kYes); }
@@ -245,8 +249,8 @@ std::unique_ptr<Store> MakeBufferStore(const StoreLocation& location, RootMaking
   return std::make_unique<BufferStore>(location, making, options);
 }
 
-Status DrainTo(Store& store, const std::string& target) {
-  return dynamic_cast<BufferStore&>(store).DrainTo(target);
+Status DrainTo(Store& store, const std::string& target, Drainer drainer) {
+  return dynamic_cast<BufferStore&>(store).DrainTo(target, drainer);
 }
 
 }  // namespace kedge::buffer

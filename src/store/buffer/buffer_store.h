@@ -20,8 +20,12 @@ namespace kedge::buffer {
 // Nothing is connected, and nothing is loaded before the first use.
 std::unique_ptr<Store> MakeBufferStore(const StoreLocation& location, RootMaking making, const LinkOptions& options = {});
 
+enum class Drainer : uint8_t {
+  kFirst,
+  kPartner,  // another server that has the same does so; this one waits for it for some time
+};
 // Tells the server that the versions in it are to be brought to `target`, as ResolveStorePath says it; it keeps that for ever.
 // kPermission: its operator does not allow it. kMismatch: they are brought elsewhere. REQUIRES: MakeBufferStore made `store`.
-Status DrainTo(Store& store, const std::string& target);
+Status DrainTo(Store& store, const std::string& target, Drainer drainer = Drainer::kFirst);
 
 }  // namespace kedge::buffer

@@ -29,8 +29,11 @@ Status SetStoreOption(std::string_view key, const std::string& value, std::strin
     location->interface_address = value;
   } else if (key == "drain") {
     location->drain = value;
+  } else if (key == "partner") {
+    location->partner = value;
   } else {
-    return RefusedLocation(text, fmt::format("\"{}\" is none of folder, owner, secret, provider, interface, drain", key));
+    return RefusedLocation(text,
+                           fmt::format("\"{}\" is none of folder, owner, secret, provider, interface, drain, partner", key));
   }
   return Status::Ok();
 }
@@ -70,6 +73,13 @@ Result<StoreLocation> ParseStoreLocation(std::string_view text, const Config* co
                                              "mark",
                                              key, ConfigRegistry::VariableOf(key), what));
   }
+  if (!location.partner.empty()) {
+    if (location.drain.empty())
+      return RefusedLocation(text, "a partner is for a burst buffer before a store: drain= names that store");
+    const auto its = ParseFileName(location.Partner().ToDisplay(), /*whole_server=*/true);
+    if (!its.ok() || its->server != location.partner || its->server == location.server)
+      return RefusedLocation(text, "its partner is the name of another burst buffer");
+  }
   if (text.find('\0') != std::string_view::npos || location.ToText().find('\0') != std::string::npos)
     return RefusedLocation(text, "holds a NUL byte");
   location.folder = os::AbsolutePath(location.folder);
@@ -81,11 +91,25 @@ std::string StoreLocation::ToDisplay() const {
   return std::string(kScheme) + server + '/' + prefix;
 }
 
+StoreLocation StoreLocation::Alone() const {
+  StoreLocation alone = *this;
+  alone.drain.clear();
+  alone.partner.clear();
+  return alone;
+}
+
+StoreLocation StoreLocation::Partner() const {
+  StoreLocation its = Alone();
+  its.server = partner;
+  return its;
+}
+
 // Also what is as it would be by itself: the configuration of whoever reads it is another one.
 std::string StoreLocation::ToText() const {
   const auto value = [](const std::string& one) { return s3::Encode(one, "/:"); };
-  return fmt::format("{}?folder={}&owner={}&secret={}&provider={}&interface={}{}{}", ToDisplay(), value(folder), value(owner),
-                     value(secret), value(provider), value(interface_address), drain.empty() ? "" : "&drain=", value(drain));
+  return fmt::format("{}?folder={}&owner={}&secret={}&provider={}&interface={}{}{}{}{}", ToDisplay(), value(folder), value(owner),
+                     value(secret), value(provider), value(interface_address), partner.empty() ? "" : "&partner=", value(partner),
+                     drain.empty() ? "" : "&drain=", value(drain));
 }
 
 }  // namespace kedge::buffer

@@ -23,9 +23,13 @@ bool IsNotThere(const Status& status) {
   return status.code() == Code::kNotFound;
 }
 
-// Whether cargo goes another way for a while.
+bool MeansUnreached(const Status& status) {
+  return status.code() == Code::kUnavailable || status.code() == Code::kTimeout;
+}
+
+// Of one that writes: whether cargo goes another way for a while.
 bool MeansAway(const Status& status) {
-  return status.code() == Code::kUnavailable || status.code() == Code::kTimeout || status.code() == Code::kNoSpace;
+  return MeansUnreached(status) || status.code() == Code::kNoSpace;
 }
 
 // Which of the two has an object that is being written, for its handle.
@@ -158,10 +162,16 @@ class DrainedStore final : public Store {
 
  private:
   bool IsCargo(const std::string& key) const { return options_.where(key) == Lies::kCargo; }
+  // What the buffer has answered: it is not tried for a while after some errors. One that cannot be written to may be read from.
+  bool TakesNothing() const { return options_.clock->NowNs() < takes_nothing_until_ns_; }
   bool IsAway() const { return options_.clock->NowNs() < away_until_ns_; }
-  // What the buffer has answered: it is not tried for a while after some errors.
-  void Note(const Status& status) {
-    if (MeansAway(status)) away_until_ns_ = options_.clock->NowNs() + options_.pause.count();
+  void NoteOfWriter(const Status& status) {
+    if (MeansAway(status)) takes_nothing_until_ns_ = options_.clock->NowNs() + options_.pause.count();
+  }
+  void NoteOfReader(const Status& status) {
+    if (!MeansUnreached(status)) return;
+    away_until_ns_ = options_.clock->NowNs() + options_.pause.count();
+    NoteOfWriter(status);
   }
   Status WhileAway(const std::string& key) const {
     return {Code::kUnavailable,
@@ -183,20 +193,21 @@ class DrainedStore final : public Store {
     if (IsCargo(key) && !IsAway()) {
       Result<Value> near = ask(*buffer_);
       if (near.ok()) return near;
-      Note(near.status());
+      NoteOfReader(near.status());
       Result<Value> far = ask(*store_);
-      return far.ok() || !IsNotThere(far.status()) || IsNotThere(near.status()) || MeansAway(near.status()) ? std::move(far)
-                                                                                                            : std::move(near);
+      return far.ok() || !IsNotThere(far.status()) || IsNotThere(near.status()) || MeansUnreached(near.status())
+                 ? std::move(far)
+                 : std::move(near);
     }
     return ask(*store_);
   }
   // Into the buffer if it is cargo, and can be.
   template <typename Do>
   Status Write(const std::string& key, Do write) {
-    if (IsCargo(key) && !IsAway()) {
+    if (IsCargo(key) && !TakesNothing()) {
       Status written = Begin();
       if (written.ok()) written = write(*buffer_);
-      Note(written);
+      NoteOfWriter(written);
       if (!MeansAway(written)) return written;
     }
     return write(*store_);
@@ -206,7 +217,7 @@ class DrainedStore final : public Store {
   Status RemoveFromBoth(const std::string& key, Do remove) {
     if (IsAway()) return WhileAway(key);
     const Status removed = remove(*buffer_);
-    Note(removed);
+    NoteOfWriter(removed);
     KEDGE_RETURN_IF_ERROR(removed);
     return remove(*store_);
   }
@@ -217,6 +228,7 @@ class DrainedStore final : public Store {
   const std::shared_ptr<Store> store_;
   const DrainedStoreOptions options_;
   const std::string description_;
+  std::atomic<int64_t> takes_nothing_until_ns_{INT64_MIN};
   std::atomic<int64_t> away_until_ns_{INT64_MIN};
   std::mutex mutex_;
   std::optional<int64_t> begun_ns_;  // guarded by mutex_
@@ -240,7 +252,7 @@ Result<std::string> DrainedStore::Place() {
   std::optional<Result<std::string>> of_buffer;
   if (!IsAway()) {
     of_buffer = buffer_->Place();
-    Note(of_buffer->status());
+    NoteOfReader(of_buffer->status());
   }
   const std::lock_guard lock(mutex_);
   if (of_buffer && of_buffer->ok()) buffers_place_ = **of_buffer;
@@ -266,14 +278,14 @@ Result<std::unique_ptr<ObjectWriter>> DrainedStore::CreateObject(const std::stri
     return Status::Ok();
   }));
   return std::unique_ptr<ObjectWriter>(
-      std::make_unique<Writer>(origin, std::move(created), [this](const Status& status) { Note(status); }));
+      std::make_unique<Writer>(origin, std::move(created), [this](const Status& status) { NoteOfWriter(status); }));
 }
 
 Result<std::unique_ptr<ObjectWriter>> DrainedStore::AdoptObject(const std::string& key, const std::string& handle) {
   if (!IsMarked(handle)) return Foreign(handle);
   KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<ObjectWriter> adopted, Of(handle.front()).AdoptObject(key, handle.substr(1)));
   return std::unique_ptr<ObjectWriter>(
-      std::make_unique<Writer>(handle.front(), std::move(adopted), [this](const Status& status) { Note(status); }));
+      std::make_unique<Writer>(handle.front(), std::move(adopted), [this](const Status& status) { NoteOfWriter(status); }));
 }
 
 Result<std::unique_ptr<ObjectContributor>> DrainedStore::JoinObject(const std::string& handle) {
@@ -318,7 +330,7 @@ Status DrainedStore::PutMark(const std::string& key, ByteSpan bytes, const Tempo
   if (folders == Folders::kCreate || !IsNotThere(put) || options_.where(folder) == Lies::kInStore) return put;
   if (IsAway()) return WhileAway(key);
   const Status listed = buffer_->List(folder).status();
-  Note(listed);
+  NoteOfReader(listed);
   return listed.ok() ? store_->PutIfAbsent(key, bytes, owner, Folders::kCreate) : listed;
 }
 
@@ -332,7 +344,7 @@ Status DrainedStore::PutIntoStore(const std::string& key, ByteSpan bytes, const 
 // Where it may have been created and the answer was lost, nothing else is tried.
 Status DrainedStore::PutIfAbsent(const std::string& key, ByteSpan bytes, const TemporaryOwner& owner, Folders folders) {
   if (!IsCargo(key)) return PutMark(key, bytes, owner, folders);
-  if (IsAway()) {
+  if (TakesNothing()) {
     const Status put = PutIntoStore(key, bytes, owner, folders);
     // The buffer may have the folder.
     return folders == Folders::kMustExist && IsNotThere(put) ? WhileAway(key) : put;
@@ -341,7 +353,7 @@ Status DrainedStore::PutIfAbsent(const std::string& key, ByteSpan bytes, const T
   // It may have been drained, and be gone from the buffer. A store that is away does not keep anybody from the buffer.
   if (store_->Stamp(key).ok()) return {Code::kAlreadyExists, fmt::format("{}/{} is there", store_->description(), key)};
   const Status put = buffer_->PutIfAbsent(key, bytes, owner, folders);
-  Note(put);
+  NoteOfWriter(put);
   if (put.code() == Code::kNoSpace) return PutIntoStore(key, bytes, owner, folders);
   if (folders == Folders::kCreate || !IsNotThere(put)) return put;
   // The same holds for its folder.
@@ -368,7 +380,7 @@ Status DrainedStore::EnsureDurable(std::span<const std::string> keys) {
   std::vector<std::string> cargo, others;
   for (const std::string& key : keys) (IsCargo(key) && !IsAway() ? cargo : others).push_back(key);
   const Status all = cargo.empty() ? Status::Ok() : buffer_->EnsureDurable(cargo);
-  Note(all);
+  NoteOfWriter(all);
   if (MeansAway(all) || IsNotThere(all)) {
     for (const std::string& key : cargo) {
       const Status near = MeansAway(all) ? all : buffer_->EnsureDurable(std::array{key});
@@ -381,7 +393,7 @@ Status DrainedStore::EnsureDurable(std::span<const std::string> keys) {
   }
   if (others.empty()) return Status::Ok();
   Status ensured = store_->EnsureDurable(others);
-  if (IsNotThere(ensured) && IsAway()) return WhileAway(others.front());
+  if (IsNotThere(ensured) && (IsAway() || MeansAway(all))) return WhileAway(others.front());
   return ensured;
 }
 
@@ -391,8 +403,8 @@ Status DrainedStore::EnsureDurable(std::span<const std::string> keys) {
 Result<std::vector<StoreEntry>> DrainedStore::List(const std::string& folder) {
   if (options_.where(folder) == Lies::kInStore || IsAway()) return store_->List(folder);
   auto near = buffer_->List(folder);
-  Note(near.status());
-  if (!near.ok() && !IsNotThere(near.status()) && !MeansAway(near.status())) return near;
+  NoteOfReader(near.status());
+  if (!near.ok() && !IsNotThere(near.status()) && !MeansUnreached(near.status())) return near;
   auto far = store_->List(folder);
   if (!near.ok() || (!far.ok() && !IsNotThere(far.status()))) return far;
   if (!far.ok()) return near;
@@ -406,8 +418,8 @@ Result<std::vector<Temporary>> DrainedStore::ListTemporaries(const std::string& 
   for (const char origin : {kOfBuffer, kOfStore}) {
     if (origin == kOfBuffer && IsAway()) continue;
     auto found = Of(origin).ListTemporaries(folder, self);
-    if (origin == kOfBuffer) Note(found.status());
-    if (IsNotThere(found.status()) || (origin == kOfBuffer && MeansAway(found.status()))) continue;
+    if (origin == kOfBuffer) NoteOfReader(found.status());
+    if (IsNotThere(found.status()) || (origin == kOfBuffer && MeansUnreached(found.status()))) continue;
     KEDGE_RETURN_IF_ERROR(found.status());
     for (Temporary& one : *found) {
       one.handle = Marked(origin, one.handle);

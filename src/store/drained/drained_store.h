@@ -8,9 +8,10 @@
 // record stands in the store are the store's.
 //
 // - Cargo whose record stands in the store is drained (IsDrained); its objects are there, too.
-// - When the buffer's server does not answer, or has no room, cargo goes to the store for a while, then to the buffer again.
-//   Objects do so at once, records only when all that they name lies in the store (named_things.h). What the buffer alone has is
-//   not seen while it is away. Nothing is removed meanwhile, since it cannot be seen what is referred to.
+// - When the buffer takes nothing, since it does not answer or has no room, cargo goes to the store for a while, then to the
+//   buffer again. Objects do so at once, records only when all that they name lies in the store (named_things.h).
+// - What the buffer alone has is not seen while it does not even answer readers. Nothing is removed meanwhile, since it cannot be
+//   seen what is referred to.
 // - A removal begins at the buffer, so that the server does not bring back what is being removed.
 // - Of a record two creators may both succeed if one of them does not reach the buffer. Each is as true as the other.
 //

@@ -1,4 +1,4 @@
-// A store with a burst buffer before it: what every store keeps, and what becomes of cargo when the buffer is away.
+// A store with a burst buffer before it: what becomes of cargo when the buffer is away.
 #include "store/drained/drained_store.h"
 
 #include <gtest/gtest.h>
@@ -8,71 +8,12 @@
 #include "os/testing/simulated_file_system.h"
 #include "store/posix/posix_store.h"
 #include "store/retention.h"
-#include "store/testing/store_conformance.h"
+#include "store/testing/unsteady_store.h"
 #include "store/testing/version_maker.h"
-#include "store/testing/watched_store.h"
 #include "store/versions.h"
 
 namespace kedge::testing {
 namespace {
-
-// Everything is cargo, so that the suite meets both.
-class DrainedGround final : public Ground {
- public:
-  DrainedGround() : store_(OtherProcess()) {}
-  Store& store() override { return *store_; }
-  std::unique_ptr<Store> OtherProcess() override {
-    DrainedStoreOptions options;
-    options.where = [](std::string_view) { return Lies::kCargo; };
-    return MakeDrainedStore(MakePosixStore(buffer_, {.path = "/buffer"}), MakePosixStore(store_files_, {.path = "/store"}),
-                            options);
-  }
-
- private:
-  os::testing::SimulatedFileSystem buffer_, store_files_;
-  std::unique_ptr<Store> store_;
-};
-
-INSTANTIATE_TEST_SUITE_P(Drained, StoreConformance,
-                         ::testing::Values(Case{"Simulated", [] { return std::make_unique<DrainedGround>(); }}), NameOfCase);
-
-// A store that can be away, or without room for what is new.
-class Unsteady final : public WatchedStore {
- public:
-  explicit Unsteady(std::unique_ptr<Store> inner)
-      : WatchedStore(*inner, [this](Adds adds) { return failure.ok() && adds == Adds::kYes ? refusal : failure; }),
-        inner_(std::move(inner)) {}
-  Status failure;  // of every call, and of readers
-  Status refusal;  // of every call that adds something
-
-  Result<std::unique_ptr<ObjectReader>> OpenObject(const std::string& key) override {
-    KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<ObjectReader> reader, WatchedStore::OpenObject(key));
-    return std::unique_ptr<ObjectReader>(std::make_unique<Reader>(*this, std::move(reader)));
-  }
-
- private:
-  class Reader final : public ObjectReader {
-   public:
-    Reader(Unsteady& of, std::unique_ptr<ObjectReader> inner) : of_(of), inner_(std::move(inner)) {}
-    Status ReadAt(uint64_t offset, std::span<std::byte> out) override {
-      KEDGE_RETURN_IF_ERROR(of_.failure);
-      return inner_->ReadAt(offset, out);
-    }
-    uint64_t size_bytes() const override { return inner_->size_bytes(); }
-
-   private:
-    Unsteady& of_;
-    const std::unique_ptr<ObjectReader> inner_;
-  };
-
-  const std::unique_ptr<Store> inner_;
-};
-
-class StillClock final : public Clock {
- public:
-  int64_t NowNs() const override { return now_ns; }
-  int64_t now_ns = 0;
-};
 
 class DrainedStoreTest : public ::testing::Test {
  protected:
