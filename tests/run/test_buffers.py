@@ -59,10 +59,11 @@ def test_a_buffer_that_dies_is_started_again_with_its_files(machine: Machine) ->
     assert not servers(machine) and not list((machine.folder / "fast").iterdir())
 
 
-def test_a_buffer_before_the_store_ends_when_all_is_in_the_store(machine: Machine) -> None:
+@pytest.mark.parametrize(("count", "partner"), [(1, ""), (2, "partner=buffer1&")])
+def test_a_buffer_before_the_store_ends_when_all_is_in_the_store(machine: Machine, count: int, partner: str) -> None:
     store = machine.folder / "store"
-    machine.settings["KEDGE_STORE_PATH"] = f"bb://buffer0/checkpoints?drain={store}"
-    report, log = machine.run(*options(machine, 1)[:-5], *heat(40, 10))
+    machine.settings["KEDGE_STORE_PATH"] = f"bb://buffer0/checkpoints?{partner}drain={store}"
+    report, log = machine.run(*options(machine, count)[:-5], *heat(40, 10))
     assert report["outcome"] == "finished" and "newest in the store: heat3d 40" in log
     machine.settings["KEDGE_STORE_PATH"] = str(store)
     assert machine.versions()[0] == 40
