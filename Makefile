@@ -44,6 +44,7 @@ check:  ## run the tests of build/ as it stands, without set-up
 
 test-long: setup build  ## all tests with more seeds and longer runs, all of them under sanitizers, a long fuzz
 	@scripts/setup long
+	@cmake --preset dev -B build-each -DKEDGE_UNITY=OFF -DKEDGE_BUILD_TESTS=OFF >/dev/null && cmake --build build-each -j $(JOBS)
 	@scripts/sanitizer-tests address
 	@scripts/fuzz $(FUZZ_SECONDS_LONG)
 	@scripts/sanitizer-tests thread

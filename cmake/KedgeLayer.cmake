@@ -6,6 +6,7 @@ function(kedge_layer name)
   add_library(kedge_${name} STATIC ${layer_SOURCES})
   target_include_directories(kedge_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(kedge_${name} PUBLIC ${layer_LINK} PRIVATE kedge_compiler_flags)
+  kedge_unity(kedge_${name})
   if(layer_MOVES_BYTES)
     target_compile_options(kedge_${name} PRIVATE $<$<CONFIG:Quick>:-O2>)
   endif()
@@ -13,9 +14,9 @@ endfunction()
 
 # kedge_unity(TARGET)
 #   Its sources are compiled up to eight at a time, as one: most of their compile time goes into headers that they share.
-#   Names in their anonymous namespaces must therefore differ. Layers are compiled file by file, so that each proves to
-#   include what it uses. The sanitizers' trees compile layers so, too; `make run`, packages and wheels up to 40 at a time
-#   (CMakePresets.json, packaging/debian/rules, pyproject.toml), so that there all names of a layer should differ.
+#   Names in their anonymous namespaces must therefore differ. `make run`, packages and wheels do so with up to 40
+#   (CMakePresets.json, packaging/debian/rules, pyproject.toml), so that all names of a layer should differ. `make lint` and
+#   `make test-long` compile file by file (KEDGE_UNITY=OFF): each proves there to include what it uses.
 function(kedge_unity target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${KEDGE_UNITY})
   target_compile_options(${target} PRIVATE ${KEDGE_UNITY_OPTIONS})

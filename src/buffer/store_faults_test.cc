@@ -202,6 +202,24 @@ TEST(BufferStore, ServersThatStayAwayAreTold) {
 
 // ---- The disk fails ----
 
+// Its machine says so: nobody waits until a connection is given up, which takes some seconds.
+TEST(BufferStore, AServerThatHasEndedIsFoundAtOnce) {
+  LocalServer server;
+  const auto known = server.Open("s", 100ms);
+  ASSERT_TRUE(known->MakeFolder("f").ok());
+  server.Stop();
+  const auto unknown = server.Open("s", 100ms);
+  const auto begin = std::chrono::steady_clock::now();
+  for (Store* const store : {known.get(), unknown.get()}) {
+    for (int i = 0; i < 3; ++i) {
+      const Status status = store->List("f").status();
+      EXPECT_EQ(status.code(), Code::kUnavailable) << status.ToString();
+    }
+    EXPECT_NE(store->List("f").status().message().find("burst buffer fast has ended"), std::string::npos);
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 3s);
+}
+
 TEST(BufferStore, ErrorsOfTheDiskComeWithTheirErrno) {
   os::testing::FaultPlan plan;
   os::testing::FaultyFileSystem fs(os::PrivateFileSystem(), plan);

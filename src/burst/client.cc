@@ -18,6 +18,7 @@ namespace kedge::buffer {
 namespace {
 
 constexpr size_t kWhereBytesMax = 4096;
+constexpr Duration kProbeTimeout = std::chrono::seconds(1);
 constexpr Duration kConnectTimeout = std::chrono::seconds(5);
 // A slow disk is waited for; a server that is gone is found much sooner.
 constexpr Duration kAnswerTimeout = std::chrono::minutes(5);
@@ -45,8 +46,17 @@ Result<net::NodeAddress> FindServer(const ClientOptions& options) {
   return *address;
 }
 
+bool IsGone(const net::NodeAddress& server) {
+  bool is_gone = false;
+  net::Probe(std::span(&server, 1), kProbeTimeout, [&](size_t /*index*/, bool listens) { is_gone = !listens; });
+  return is_gone;
+}
+
 Result<std::shared_ptr<Client>> Client::Open(const ClientOptions& options) {
   KEDGE_ASSIGN_OR_RETURN(const net::NodeAddress address, FindServer(options));
+  if (IsGone(address))
+    return Status(Code::kUnavailable,
+                  fmt::format("burst buffer {} has ended: nobody listens at {}", options.server, address.ToDisplay()));
   net::NetworkOptions network_options;
   network_options.provider = options.provider;
   network_options.interface_address = options.interface_address;

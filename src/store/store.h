@@ -208,6 +208,11 @@ class Store {
 // Store::List; nothing when there is no such folder.
 Result<std::vector<StoreEntry>> ListIfThere(Store& store, const std::string& folder);
 
+// Whether a store on another machine was not reached: what it was asked for may have been done or not.
+inline bool MeansNotReached(const Status& status) {
+  return status.code() == Code::kUnavailable || status.code() == Code::kTimeout;
+}
+
 // kInvalidArgument when `key` breaks the rule at the top.
 Status ValidateKey(std::string_view key);
 

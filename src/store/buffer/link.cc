@@ -50,9 +50,11 @@ void Link::LookForServer() {
   auto options = OptionsOf(location_);
   if (!options.ok()) return;
   const auto address = FindServer(*options);
+  // A connection is made anew for some seconds before it is given up; who is gone is not waited for.
+  const bool is_gone = address.ok() && IsGone(*address);
   const std::lock_guard lock(mutex_);
   // Whatever was opened by the former connection keeps it.
-  if (client_ != nullptr && address.ok() && *address != client_->address()) client_ = nullptr;
+  if (client_ != nullptr && (is_gone || (address.ok() && *address != client_->address()))) client_ = nullptr;
 }
 
 void Link::OnAnswer() {

@@ -15,6 +15,7 @@
 #include "burst/client.h"
 #include "burst/store_messages.h"
 #include "store/buffer/location.h"
+#include "store/store.h"
 
 namespace kedge::buffer {
 
@@ -62,11 +63,6 @@ class Link {
   std::mutex mutex_;
   std::shared_ptr<Client> client_;  // guarded by mutex_
 };
-
-// Whether the server was not reached.
-inline bool MeansNotReached(const Status& status) {
-  return status.code() == Code::kUnavailable || status.code() == Code::kTimeout;
-}
 
 // Memory of this process that the server may read, until the end of this object.
 class LeasedBytes {

@@ -14,28 +14,24 @@ namespace kedge {
 namespace {
 
 // Of a handle, what is of which.
-constexpr char kOfBoth = 'b';  // bLENGTH:FIRST SECOND, without the space
-constexpr std::array<char, 2> kOfOne = {'1', '2'};
+constexpr char kHandleOfBoth = 'b';  // bLENGTH:FIRST SECOND, without the space
+constexpr std::array<char, 2> kHandleOfOne = {'1', '2'};
 
-constexpr uint64_t kRecordBytesMax = uint64_t{64} << 20;
+constexpr uint64_t kCopiedRecordBytesMax = uint64_t{64} << 20;
 
 bool IsAbsent(const Status& status) {
   return status.code() == Code::kNotFound;
 }
 
-bool MeansUnreached(const Status& status) {
-  return status.code() == Code::kUnavailable || status.code() == Code::kTimeout;
-}
-
 struct HandlePair {
   std::string first, second;
 
-  std::string ToText() const { return fmt::format("{}{}:{}{}", kOfBoth, first.size(), first, second); }
+  std::string ToText() const { return fmt::format("{}{}:{}{}", kHandleOfBoth, first.size(), first, second); }
 };
 
 std::optional<HandlePair> ParseHandle(const std::string& text) {
   const size_t colon = text.find(':');
-  if (!text.starts_with(kOfBoth) || colon == std::string::npos) return std::nullopt;
+  if (!text.starts_with(kHandleOfBoth) || colon == std::string::npos) return std::nullopt;
   size_t bytes = 0;
   const auto read = std::from_chars(text.data() + 1, text.data() + colon, bytes);
   if (read.ec != std::errc() || read.ptr != text.data() + colon || bytes > text.size() - colon - 1) return std::nullopt;
@@ -57,7 +53,7 @@ class Side {
     return {Code::kUnavailable, fmt::format("{} has not answered a moment ago", store_->description())};
   }
   const Status& Noted(const Status& status) {
-    if (MeansUnreached(status)) away_until_ns_ = options_.clock->NowNs() + options_.pause.count();
+    if (MeansNotReached(status)) away_until_ns_ = options_.clock->NowNs() + options_.pause.count();
     return status;
   }
   template <typename Value>
@@ -72,9 +68,9 @@ class Side {
   std::atomic<int64_t> away_until_ns_{INT64_MIN};
 };
 
-class Writer final : public ObjectWriter {
+class CopiedWriter final : public ObjectWriter {
  public:
-  Writer(Side& first, Side& second, std::unique_ptr<ObjectWriter> of_first, std::unique_ptr<ObjectWriter> of_second)
+  CopiedWriter(Side& first, Side& second, std::unique_ptr<ObjectWriter> of_first, std::unique_ptr<ObjectWriter> of_second)
       : sides_{&first, &second},
         inner_{std::move(of_first), std::move(of_second)},
         handle_(HandlePair{inner_[0]->handle(), inner_[1]->handle()}.ToText()) {}
@@ -110,9 +106,9 @@ class Writer final : public ObjectWriter {
   const std::string handle_;
 };
 
-class Contributor final : public ObjectContributor {
+class CopiedContributor final : public ObjectContributor {
  public:
-  Contributor(std::unique_ptr<ObjectContributor> first, std::unique_ptr<ObjectContributor> second)
+  CopiedContributor(std::unique_ptr<ObjectContributor> first, std::unique_ptr<ObjectContributor> second)
       : first_(std::move(first)), second_(std::move(second)) {}
 
   Status WriteAt(uint64_t offset, ByteSpan bytes) override {
@@ -129,9 +125,9 @@ class Contributor final : public ObjectContributor {
 };
 
 // Reads from one until that fails, and then from the other.
-class Reader final : public ObjectReader {
+class CopiedReader final : public ObjectReader {
  public:
-  Reader(std::unique_ptr<ObjectReader> near, Side* other, std::string key)
+  CopiedReader(std::unique_ptr<ObjectReader> near, Side* other, std::string key)
       : near_(std::move(near)), other_(other), key_(std::move(key)) {}
 
   Status ReadAt(uint64_t offset, std::span<std::byte> out) override {
@@ -237,7 +233,7 @@ class CopiedStore final : public Store {
     for (Side* side : sides()) {
       Result<Value> found = side->is_away() ? Result<Value>(side->WhileAway()) : side->Noted(ask(side->store()));
       if (found.ok()) return found;
-      Status& kept = MeansUnreached(found.status()) ? unreached : IsAbsent(found.status()) ? absent : failed;
+      Status& kept = MeansNotReached(found.status()) ? unreached : IsAbsent(found.status()) ? absent : failed;
       if (kept.ok()) kept = found.status();
     }
     return !failed.ok() ? failed : !absent.ok() ? absent : unreached;
@@ -257,7 +253,7 @@ Result<std::string> CopiedStore::Place() {
   for (size_t i = 0; i < told.size(); ++i) {
     Side* const side = sides()[i];
     told[i] = side->is_away() ? Result<std::string>(side->WhileAway()) : side->Noted(side->store().Place());
-    if (!told[i]->ok() && !MeansUnreached(told[i]->status())) return *told[i];
+    if (!told[i]->ok() && !MeansNotReached(told[i]->status())) return *told[i];
   }
   if (!told[0]->ok() && !told[1]->ok()) return *told[0];
   const std::lock_guard lock(mutex_);
@@ -278,7 +274,7 @@ Result<std::unique_ptr<ObjectWriter>> CopiedStore::CreateObject(const std::strin
     (void)first->Abandon();
     return second.status();
   }
-  return std::unique_ptr<ObjectWriter>(std::make_unique<Writer>(first_, second_, std::move(first), std::move(*second)));
+  return std::unique_ptr<ObjectWriter>(std::make_unique<CopiedWriter>(first_, second_, std::move(first), std::move(*second)));
 }
 
 Result<std::unique_ptr<ObjectWriter>> CopiedStore::AdoptObject(const std::string& key, const std::string& handle) {
@@ -287,7 +283,7 @@ Result<std::unique_ptr<ObjectWriter>> CopiedStore::AdoptObject(const std::string
   KEDGE_RETURN_IF_ERROR(Reached());
   KEDGE_ASSIGN_OR_RETURN(auto first, first_.Noted(first_.store().AdoptObject(key, pair->first)));
   KEDGE_ASSIGN_OR_RETURN(auto second, second_.Noted(second_.store().AdoptObject(key, pair->second)));
-  return std::unique_ptr<ObjectWriter>(std::make_unique<Writer>(first_, second_, std::move(first), std::move(second)));
+  return std::unique_ptr<ObjectWriter>(std::make_unique<CopiedWriter>(first_, second_, std::move(first), std::move(second)));
 }
 
 Result<std::unique_ptr<ObjectContributor>> CopiedStore::JoinObject(const std::string& handle) {
@@ -296,7 +292,7 @@ Result<std::unique_ptr<ObjectContributor>> CopiedStore::JoinObject(const std::st
   KEDGE_RETURN_IF_ERROR(Reached());
   KEDGE_ASSIGN_OR_RETURN(auto first, first_.Noted(first_.store().JoinObject(pair->first)));
   KEDGE_ASSIGN_OR_RETURN(auto second, second_.Noted(second_.store().JoinObject(pair->second)));
-  return std::unique_ptr<ObjectContributor>(std::make_unique<Contributor>(std::move(first), std::move(second)));
+  return std::unique_ptr<ObjectContributor>(std::make_unique<CopiedContributor>(std::move(first), std::move(second)));
 }
 
 std::vector<Status> CopiedStore::Publish(std::span<ObjectWriter* const> writers) {
@@ -305,7 +301,7 @@ std::vector<Status> CopiedStore::Publish(std::span<ObjectWriter* const> writers)
     std::vector<ObjectWriter*> inner;
     std::vector<size_t> numbers;
     for (size_t i = 0; i < writers.size(); ++i) {
-      const auto* const writer = dynamic_cast<Writer*>(writers[i]);
+      const auto* const writer = dynamic_cast<CopiedWriter*>(writers[i]);
       if (writer == nullptr) statuses[i] = {Code::kInternal, writers[i]->key() + " is an object of another store"};
       if (!statuses[i].ok()) continue;
       inner.push_back(writer->inner(side));
@@ -322,7 +318,7 @@ Result<std::unique_ptr<ObjectReader>> CopiedStore::OpenObject(const std::string&
   return Find<std::unique_ptr<ObjectReader>>([&](Store& store) -> Result<std::unique_ptr<ObjectReader>> {
     KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<ObjectReader> opened, store.OpenObject(key));
     Side* const other = &store == &first_.store() ? &second_ : &first_;
-    return std::unique_ptr<ObjectReader>(std::make_unique<Reader>(std::move(opened), other, key));
+    return std::unique_ptr<ObjectReader>(std::make_unique<CopiedReader>(std::move(opened), other, key));
   });
 }
 
@@ -330,7 +326,7 @@ Result<std::unique_ptr<ObjectReader>> CopiedStore::OpenObject(const std::string&
 
 Status CopiedStore::Complete(const std::string& key, const TemporaryOwner& owner, Folders folders) {
   if (second_.store().Stamp(key).ok()) return Status::Ok();
-  KEDGE_ASSIGN_OR_RETURN(const Buffer bytes, first_.Noted(first_.store().Get(key, kRecordBytesMax)));
+  KEDGE_ASSIGN_OR_RETURN(const Buffer bytes, first_.Noted(first_.store().Get(key, kCopiedRecordBytesMax)));
   const Status put = second_.Noted(second_.store().PutIfAbsent(key, bytes, owner, folders));
   return put.code() == Code::kAlreadyExists ? Status::Ok() : put;
 }
@@ -375,7 +371,7 @@ Result<std::vector<StoreEntry>> CopiedStore::List(const std::string& folder) {
   Status unreached, absent;
   for (Side* side : sides()) {
     auto listed = side->is_away() ? Result<std::vector<StoreEntry>>(side->WhileAway()) : side->Noted(side->store().List(folder));
-    if (MeansUnreached(listed.status())) {
+    if (MeansNotReached(listed.status())) {
       unreached = listed.status();
     } else if (IsAbsent(listed.status())) {
       absent = listed.status();
@@ -398,11 +394,11 @@ Result<std::vector<Temporary>> CopiedStore::ListTemporaries(const std::string& f
     Side* const side = sides()[i];
     if (side->is_away()) continue;
     auto found = side->Noted(side->store().ListTemporaries(folder, self));
-    if (MeansUnreached(found.status())) continue;
+    if (MeansNotReached(found.status())) continue;
     KEDGE_RETURN_IF_ERROR(found.status());
     ++answers;
     for (Temporary& one : *found) {
-      one.handle = kOfOne[i] + one.handle;
+      one.handle = kHandleOfOne[i] + one.handle;
       all.push_back(std::move(one));
     }
   }
@@ -417,7 +413,7 @@ Status CopiedStore::RemoveTemporary(const std::string& handle) {
     return first.ok() ? second : first;
   }
   for (size_t i = 0; i < sides().size(); ++i) {
-    if (handle.starts_with(kOfOne[i])) return sides()[i]->Noted(sides()[i]->store().RemoveTemporary(handle.substr(1)));
+    if (handle.starts_with(kHandleOfOne[i])) return sides()[i]->Noted(sides()[i]->store().RemoveTemporary(handle.substr(1)));
   }
   return NoHandle(handle);
 }

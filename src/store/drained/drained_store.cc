@@ -23,13 +23,9 @@ bool IsNotThere(const Status& status) {
   return status.code() == Code::kNotFound;
 }
 
-bool MeansUnreached(const Status& status) {
-  return status.code() == Code::kUnavailable || status.code() == Code::kTimeout;
-}
-
 // Of one that writes: whether cargo goes another way for a while.
 bool MeansAway(const Status& status) {
-  return MeansUnreached(status) || status.code() == Code::kNoSpace;
+  return MeansNotReached(status) || status.code() == Code::kNoSpace;
 }
 
 // Which of the two has an object that is being written, for its handle.
@@ -169,7 +165,7 @@ class DrainedStore final : public Store {
     if (MeansAway(status)) takes_nothing_until_ns_ = options_.clock->NowNs() + options_.pause.count();
   }
   void NoteOfReader(const Status& status) {
-    if (!MeansUnreached(status)) return;
+    if (!MeansNotReached(status)) return;
     away_until_ns_ = options_.clock->NowNs() + options_.pause.count();
     NoteOfWriter(status);
   }
@@ -195,7 +191,7 @@ class DrainedStore final : public Store {
       if (near.ok()) return near;
       NoteOfReader(near.status());
       Result<Value> far = ask(*store_);
-      return far.ok() || !IsNotThere(far.status()) || IsNotThere(near.status()) || MeansUnreached(near.status())
+      return far.ok() || !IsNotThere(far.status()) || IsNotThere(near.status()) || MeansNotReached(near.status())
                  ? std::move(far)
                  : std::move(near);
     }
@@ -404,7 +400,7 @@ Result<std::vector<StoreEntry>> DrainedStore::List(const std::string& folder) {
   if (options_.where(folder) == Lies::kInStore || IsAway()) return store_->List(folder);
   auto near = buffer_->List(folder);
   NoteOfReader(near.status());
-  if (!near.ok() && !IsNotThere(near.status()) && !MeansUnreached(near.status())) return near;
+  if (!near.ok() && !IsNotThere(near.status()) && !MeansNotReached(near.status())) return near;
   auto far = store_->List(folder);
   if (!near.ok() || (!far.ok() && !IsNotThere(far.status()))) return far;
   if (!far.ok()) return near;
@@ -419,7 +415,7 @@ Result<std::vector<Temporary>> DrainedStore::ListTemporaries(const std::string& 
     if (origin == kOfBuffer && IsAway()) continue;
     auto found = Of(origin).ListTemporaries(folder, self);
     if (origin == kOfBuffer) NoteOfReader(found.status());
-    if (IsNotThere(found.status()) || (origin == kOfBuffer && MeansUnreached(found.status()))) continue;
+    if (IsNotThere(found.status()) || (origin == kOfBuffer && MeansNotReached(found.status()))) continue;
     KEDGE_RETURN_IF_ERROR(found.status());
     for (Temporary& one : *found) {
       one.handle = Marked(origin, one.handle);
