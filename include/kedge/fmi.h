@@ -126,10 +126,10 @@ KEDGE_API double FMI_Wtime(void);
 
 /* Collective. Once for each step of the main loop, at its begin. Returns the step's number: 0 at first, one more at each call.
  *
- * The first call and each `--interval`-th one (fmirun; FMI_INTERVAL) take a checkpoint of the `len` arrays: array i begins at
- * ckpts[i], and has sizes[i] bytes. After a failure the call waits for all ranks, those that were started again among them,
- * brings the arrays of all of them back from the newest checkpoint that all have, and returns the number of the step that it was
- * taken in. So state that is not in the arrays must follow from the number.
+ * The first call and each `--interval`-th one (fmirun; FMI_INTERVAL), or each at which one is due (--interval due), take a
+ * checkpoint of the `len` arrays: array i begins at ckpts[i], and has sizes[i] bytes. After a failure the call waits for all
+ * ranks, those that were started again among them, brings the arrays of all of them back from the newest checkpoint that all
+ * have, and returns the number of the step that it was taken in. So state that is not in the arrays must follow from the number.
  *
  * Checkpoints are versions of the name "fmi" of Kedge (kedge.h), with all that Kedge's configuration says of levels, stores and
  * retention. Where a job of that name has a checkpoint already (a former fmirun was ended), the first call brings that back.

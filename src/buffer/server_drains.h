@@ -2,8 +2,8 @@
 // allows, noted in the owner's folder, and done step by step (drain.h) by threads of their own.
 //
 // A store is looked at when the server starts, when its clients first say where it is drained to, when a version record was put
-// into it, after what has failed, and while a partner is waited for, which has the same. At most one thread works on a store. What
-// is of no use any more the server's own removals take, which count it.
+// into it, after what has failed, and while a partner is waited for, which has the same. At most one thread works on a store.
+// What is of no use any more the server's own removals take, which count it.
 //
 // The event loop's thread owns what is here.
 #pragma once

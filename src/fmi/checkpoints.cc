@@ -95,4 +95,10 @@ Status Checkpoints::Take(const Arrays& arrays, int64_t step) {
   return FromKedge(kedge_checkpoint(context_, kName, step, 0));
 }
 
+Result<bool> Checkpoints::IsDue() {
+  int is_due = 0;
+  KEDGE_RETURN_IF_ERROR(FromKedge(kedge_checkpoint_due(context_, &is_due)));
+  return is_due != 0;
+}
+
 }  // namespace kedge::fmi

@@ -41,6 +41,8 @@ class Checkpoints {
   Result<std::optional<int64_t>> Restore(const Arrays& arrays);
   // Waits for nobody.
   Status Take(const Arrays& arrays, int64_t step);
+  // Collective: whether one is due by Kedge's own schedule (kedge_checkpoint_due).
+  Result<bool> IsDue();
 
  private:
   Status Protect(const Arrays& arrays);

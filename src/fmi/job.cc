@@ -39,7 +39,7 @@ Result<Job::Options> Job::FromEnvironment() {
   Options options;
   KEDGE_ASSIGN_OR_RETURN(const int64_t rank, NumberIn(kRankVariable, 0));
   KEDGE_ASSIGN_OR_RETURN(const int64_t descriptor, NumberIn(kBoardVariable, 0));
-  KEDGE_ASSIGN_OR_RETURN(options.interval, NumberIn(kIntervalVariable, 1));
+  KEDGE_ASSIGN_OR_RETURN(options.interval, NumberIn(kIntervalVariable, kWhenDue));
   options.rank = static_cast<uint32_t>(rank);
   options.descriptor = static_cast<int>(descriptor);
   return options;
@@ -135,15 +135,25 @@ Result<int64_t> Job::Loop(const Arrays& arrays) {
     } else if (!step_) {
       status = FirstStep(arrays);
     } else {
-      ++*step_;
-      ++board_.row(options_.rank).loops;
-      if (*step_ % options_.interval == 0) status = TakeCheckpoint(arrays);
+      status = Advance(arrays);
     }
     // An error that a failure has caused is none.
     if (messenger_.is_broken()) continue;
     if (!status.ok()) return status;
     return *step_;
   }
+}
+
+Status Job::Advance(const Arrays& arrays) {
+  ++*step_;
+  ++board_.row(options_.rank).loops;
+  bool is_due = false;
+  if (options_.interval == kWhenDue) {
+    KEDGE_ASSIGN_OR_RETURN(is_due, checkpoints_.IsDue());
+  } else {
+    is_due = *step_ % options_.interval == 0;
+  }
+  return is_due ? TakeCheckpoint(arrays) : Status::Ok();
 }
 
 Status Job::Recover(const Arrays& arrays) {

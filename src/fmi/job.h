@@ -27,7 +27,7 @@ class Job {
   struct Options {
     int descriptor = -1;  // of the board
     uint32_t rank = 0;
-    int64_t interval = 1;  // steps from checkpoint to checkpoint
+    int64_t interval = 1;  // steps from checkpoint to checkpoint, or kWhenDue
   };
   // What fmirun has put into the environment. kFailedPrecondition: it has not started this process.
   static Result<Options> FromEnvironment();
@@ -61,6 +61,8 @@ class Job {
   // Says so, and waits until all are as far.
   Status Reach(Phase phase);
   Status ReachNeighbour();
+  // A further step, with its checkpoint.
+  Status Advance(const Arrays& arrays);
   // After failures: all are at the checkpoint again.
   Status Recover(const Arrays& arrays);
   // The context, on all ranks.

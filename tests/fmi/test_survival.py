@@ -7,8 +7,11 @@ import random
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from tool import kedge, kedge_json
+from waiting import until
 
 from conftest import JACOBI, Launch, armed, assert_survived
 
@@ -96,6 +99,28 @@ def test_a_job_goes_on_where_a_killed_fmirun_has_left_it(launch: Launch, undistu
     job.process.send_signal(signal.SIGKILL)
     assert job.wait().code == -signal.SIGKILL
     assert_survived(launch(*words, steps).wait(), expected)
+
+
+def steps_of_checkpoints() -> list[int]:
+    return sorted(version["version"] for version in kedge_json("ls", "fmi")["versions"])
+
+
+@pytest.mark.parametrize(("interval", "fewest", "most"), [("1h", 1, 1), ("300ms", 3, 30)])
+def test_checkpoints_are_taken_when_they_are_due(
+    launch: Launch, undisturbed: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interval: str, fewest: int, most: int
+) -> None:
+    """By Kedge's own schedule, which all ranks follow at the same step, also after a death."""
+    expected = undisturbed(RANKS, CELLS, STEPS)
+    for key, value in {"STORE_PATH": str(tmp_path / "store"), "KEEP_VERSIONS": "99", "SCHEDULE_INTERVAL": interval}.items():
+        monkeypatch.setenv(f"KEDGE_{key}", value)
+    job = launch("-n", RANKS, "--interval", "due", JACOBI, CELLS, STEPS, 2 * PAUSE)
+    until(lambda: len(job.rank_pids()) == RANKS)
+    time.sleep(1)
+    job.kill(2)
+    assert_survived(job.wait(), expected)
+    kedge("wait", "--timeout", "60s")
+    steps = steps_of_checkpoints()
+    assert steps[0] == 0 and fewest <= len(steps) <= most, steps
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

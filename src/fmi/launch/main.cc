@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "fmi/board.h"
+#include "fmi/environment.h"
 #include "fmi/launch/job_state.h"
 #include "fmi/launch/launcher.h"
 #include "fmi/launch/state_folder.h"
@@ -55,7 +56,8 @@ that is lost; FMI_Loop brings all of them back to their last checkpoint.
                        command's words follow (for --hosts ssh)
   --interface ADDRESS  of this machine, at which the nodes reach it (the one
                        from which the shell has come)
-  --interval STEPS     a checkpoint at every so many calls of FMI_Loop (1)
+  --interval STEPS     a checkpoint at every so many calls of FMI_Loop (1), or
+                       "due": when one is due by Kedge's own schedule
   --failures COUNT     so many in a row without a new checkpoint are survived
                        (10)
   --timeout TIME       ends the job when ranks have not come to FMI_Loop so
@@ -109,6 +111,8 @@ Status ParseOption(const std::string& word, const std::string& value, LaunchOpti
   if (word == "-n" || word == "--ranks") {
     KEDGE_ASSIGN_OR_RETURN(options->ranks, ParseNumber(word, value, 1, kRanksMax));
   } else if (word == "--interval") {
+    options->interval = kWhenDue;
+    if (value == "due") return Status::Ok();
     KEDGE_ASSIGN_OR_RETURN(options->interval, ParseNumber(word, value, 1, kIntervalMax));
   } else if (word == "--failures") {
     KEDGE_ASSIGN_OR_RETURN(options->failures_max, ParseNumber(word, value, 0, 1'000'000));
