@@ -19,6 +19,9 @@ namespace {
 
 constexpr size_t kWhereBytesMax = 4096;
 constexpr Duration kProbeTimeout = std::chrono::seconds(1);
+// While an answer is waited for.
+constexpr Duration kLookFirst = std::chrono::milliseconds(300);
+constexpr Duration kLookMax = std::chrono::seconds(2);
 constexpr Duration kConnectTimeout = std::chrono::seconds(5);
 // A slow disk is waited for; a server that is gone is found much sooner.
 constexpr Duration kAnswerTimeout = std::chrono::minutes(5);
@@ -29,6 +32,10 @@ constexpr uint64_t kChunkBytes = 16 * kBlockBytes;  // several of one write go t
 constexpr size_t kChunksUnderWay = 4;
 constexpr uint64_t kOwnChunkBytes = 4 * kBlockBytes;  // of an upload's buffers, of which there are kChunksUnderWay
 constexpr size_t kReadBuffers = 2 * kPieceBytesMax / kBlockBytes;
+
+Status HasEnded(const std::string& server, const net::NodeAddress& address) {
+  return {Code::kUnavailable, fmt::format("burst buffer {} has ended: nobody listens at {}", server, address.ToDisplay())};
+}
 
 }  // namespace
 
@@ -54,9 +61,7 @@ bool IsGone(const net::NodeAddress& server) {
 
 Result<std::shared_ptr<Client>> Client::Open(const ClientOptions& options) {
   KEDGE_ASSIGN_OR_RETURN(const net::NodeAddress address, FindServer(options));
-  if (IsGone(address))
-    return Status(Code::kUnavailable,
-                  fmt::format("burst buffer {} has ended: nobody listens at {}", options.server, address.ToDisplay()));
+  if (IsGone(address)) return HasEnded(options.server, address);
   net::NetworkOptions network_options;
   network_options.provider = options.provider;
   network_options.interface_address = options.interface_address;
@@ -82,6 +87,10 @@ void Client::AskThen(uint16_t kind, Buffer request, std::function<void(Result<Bu
 Result<Buffer> Client::Ask(uint16_t kind, Buffer request) {
   auto [answer, set] = Awaited<Buffer>();
   AskThen(kind, std::move(request), std::move(set));
+  // A server that has ended shows before the connection is given up.
+  for (Duration pause = kLookFirst; answer.wait_for(pause) != std::future_status::ready; pause = std::min(2 * pause, kLookMax)) {
+    if (IsGone(address_)) return HasEnded(server_.node, address_);
+  }
   auto reply = answer.get();
   if (!reply.ok() && reply.status().code() == Code::kTimeout)
     return Status(Code::kTimeout, reply.status().message() + "; it does not answer who has another secret than its owner's");

@@ -144,7 +144,7 @@ def test_the_tools_work_on_a_burst_buffer(buffer: Buffer, store: str, tmp_path: 
         kedge("rm", "climate", "--yes")
         assert kedge_json("ls")["versions"] == []
     # Nobody serves it.
-    said = kedge_text("ls", expect=4)
+    said = kedge_text("ls", expect=3)
     assert "bb://fast/ckpt" in said
     doctor = {finding["subject"]: finding for finding in kedge_json("doctor", expect=1)["findings"]}
     assert doctor["store"]["state"] == "BAD"
