@@ -127,8 +127,9 @@ def test_a_connection_that_ends_without_a_death_is_survived(
 ) -> None:
     expected = undisturbed(4, CELLS, 2 * STEPS)
     job = launch("-n", 4, "--virtual", nodes.some(2), "--interval", 20, JACOBI, CELLS, 2 * STEPS, PAUSE)
+    until(lambda: len(job.rank_pids()) == 4)
     time.sleep(1)
-    assert end_connections(job.rank_pids()[1]) > 0
+    until(lambda: end_connections(job.rank_pids()[1]) > 0)
     ended = job.wait()
     assert ended.code == 0, ended.err
     assert ended.result() == expected
