@@ -137,6 +137,8 @@ constexpr bool kGrows<Container, std::void_t<decltype(std::declval<Container&>()
     std::is_trivially_copyable_v<typename Container::value_type>;
 template <typename Container>
 using IfGrows = std::enable_if_t<kGrows<Container>, int>;
+template <typename T>
+using IfOne = std::enable_if_t<!kGrows<T>, int>;
 
 inline Expected<void> Check(int code) {
   if (code == KEDGE_OK) return {};
@@ -308,9 +310,13 @@ class Context {
   // ---- What a checkpoint holds ----
 
   // The memory stays the caller's.
-  template <typename T, detail::IfPlain<T> = 0>
+  template <typename T>
   Expected<void> Protect(int id, Span<T> values, const RegionOptions& options = {}) {
     static_assert(!std::is_const_v<T>, "a restart writes into the region");
+    static_assert(
+        std::is_trivially_copyable_v<T>,
+        "the bytes of an element are saved, and this type is more than its bytes (std::is_trivially_copyable): protect its "
+        "plain members, as kedge::Span<double>(&points[0].x, 2 * count), or the whole by a kedge::Serializer");
     kedge_region_info info = InfoOf<T>(options);
     if (options.shape.size() > KEDGE_MAX_DIMENSIONS) return Error(KEDGE_ERROR_INVALID_ARGUMENT, "too many dimensions");
     info.dimensions = static_cast<int>(options.shape.size());
@@ -330,8 +336,12 @@ class Context {
     return detail::Check(kedge_protect(get(), id, values.data(), values.size(), sizeof(T), &info));
   }
   // One value.
-  template <typename T, detail::IfPlain<T> = 0>
+  template <typename T, detail::IfOne<T> = 0>
   Expected<void> Protect(int id, T& value, const RegionOptions& options = {}) {
+    static_assert(
+        !std::is_pointer_v<T>,
+        "a pointer's bytes are an address: protect what it points to, as kedge::Span<T>(pointer, count), or for memory that "
+        "comes back at its address (kedge::Allocator) the pointer itself, as kedge::Span<T*>(&pointer, 1)");
     return Protect(id, Span<T>(&value, 1), options);
   }
   // A container by reference: a checkpoint takes what it has then, wherever that lies, and a restart makes it as long as it

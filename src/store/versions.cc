@@ -203,14 +203,17 @@ Result<VersionInfo> InspectAlone(const Catalog& catalog, const Generation& gener
   const std::string folder = keys::GenerationFolder(generation);
   const Result<std::vector<StoreEntry>> entries = catalog.store().List(folder);
   if (!entries.ok()) return entries.status();
+  bool has_objects = false;
   for (const StoreEntry& entry : *entries) {
     if (entry.name == "pinned") info.pinned = true;
     if (entry.name == "removed") info.removed = true;
+    has_objects = has_objects || entry.name == "data";
   }
   if (info.pinned) info.removed = false;  // a pin beats the mark (retention.h)
   const Result<VersionRecord> version = ReadVersionRecord(catalog, generation);
   if (info.removed && (version.status().code() == Code::kNotFound || version.status().code() == Code::kCorrupt)) {
-    info.reason = "removed; its objects are kept while others refer to them";
+    info.reason = has_objects ? "removed; its objects are kept while others refer to them"
+                              : "removed; a mark keeps what nodes still have from coming back";
     return info;
   }
   if (version.ok()) {

@@ -141,6 +141,13 @@ Result<std::vector<Target>> SelectTargets(const OpenedStore& opened, const Store
     return Status(Code::kNotFound,
                   fmt::format("no job is called \"{}\"; a checkpoint is: say {}", text, fmt::join(texts, " or ")));
   }
+  // A job alone, where only a checkpoint will do.
+  if (const auto job = names.find(text); job != names.end() && form != TargetForm::kFromJob && !job->second.empty()) {
+    std::vector<std::string> texts;
+    for (const std::string& name : job->second) texts.push_back(Target{text, name, {}}.ToString());
+    return Status(Code::kNotFound,
+                  fmt::format("no checkpoint is called \"{}\"; a job is: say {}", text, fmt::join(texts, " or ")));
+  }
   const std::string what = options.job.empty() ? opened.path : fmt::format("job \"{}\" in {}", options.job, opened.path);
   return Status(Code::kNotFound,
                 fmt::format("{} has nothing that is called \"{}\"; `kedge ls --all` lists what there is", what, text));

@@ -57,6 +57,7 @@ def test_it_asks_shows_and_removes(store: Path) -> None:
     assert obstacles(shown) == {30: "", 20: ""} and not shown["removed"] and shown["bytes"] == 2 * 195
     assert "nothing was changed" in kedge("rm", "climate", "--dry-run").stdout
     assert 'no job is called "heat"; a checkpoint is: say climate/heat' in " ".join(kedge("rm", "heat", "--yes", expect=1).stderr.split())
+    assert 'no checkpoint is called "climate"; a job is: say climate/heat' in " ".join(kedge("inspect", "climate", expect=1).stderr.split())
     code, text = at_a_terminal("n", "rm", "climate/heat@20")
     assert code == 1 and "Remove 1 version, 195 B of climate/heat@20 for good?" in text
     assert versions() == [("heat", 30), ("heat", 20), ("other", 1)], "nothing has changed so far"
