@@ -157,6 +157,7 @@ Result<std::vector<TakenBoxes>> SavedArrays::Plan(const Region& wanted, uint32_t
 
 std::vector<std::string> SavedArrays::Doubts() const {
   std::vector<std::string> doubts;
+  std::vector<std::string> overlapping;  // shared edges are common, and no fault: one sentence for all
   for (const auto& [name, parts] : by_name_) {
     const auto first = std::ranges::find_if(parts, [](const SavedPart& part) { return PartOf(part.region).has_value(); });
     if (first == parts.end()) continue;
@@ -179,12 +180,18 @@ std::vector<std::string> SavedArrays::Doubts() const {
                                                        return PartOf(other.region) == part;
                                                      }) > 1;
       if (part && part != PartOf(whole) && part->Elements() != elements_taken && !is_replica) {
-        why = "its parts overlap: of what two of them have, either comes back";
+        overlapping.push_back(fmt::format("'{}'", name));
+        break;
       }
       if (why.empty()) continue;
       doubts.push_back(fmt::format("array '{}': {} (rank {})", name, why, rank));
       break;
     }
+  }
+  if (!overlapping.empty()) {
+    const bool is_one = overlapping.size() == 1;
+    doubts.push_back(fmt::format("array{} {}: {} parts overlap: of what two of them have, either comes back", is_one ? "" : "s",
+                                 fmt::join(overlapping, ", "), is_one ? "its" : "their"));
   }
   return doubts;
 }

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "base/clock.h"
 #include "base/crc32c.h"
 #include "os/files/files.h"
 #include "os/machine/machine.h"
@@ -13,6 +14,21 @@ namespace kedge {
 namespace {
 
 constexpr uint64_t kChunkRatioMax = 4;
+constexpr std::string_view kCalibrationTag = "calibration";
+constexpr Duration kAbandonedAfter = std::chrono::hours(1);
+
+// What killed processes have left half written.
+void RemoveAbandoned(os::FileSystem& fs, const std::string& folder) {
+  const auto entries = fs.List(folder);
+  if (!entries.ok()) return;
+  for (const os::FolderEntry& entry : *entries) {
+    std::string tag;
+    if (!os::IsTemporaryName(entry.name, &tag) || tag != kCalibrationTag) continue;
+    const std::string path = os::JoinPath(folder, entry.name);
+    const auto info = fs.Stat(path);
+    if (info.ok() && WallTimeNs() - info->modified_ns > kAbandonedAfter.count()) (void)fs.Unlink(path);
+  }
+}
 
 }  // namespace
 
@@ -56,7 +72,8 @@ Status SaveCalibration(os::FileSystem& fs, const std::string& folder, const Cali
   KEDGE_RETURN_IF_ERROR(ValidateCalibration(calibration));
   KEDGE_RETURN_IF_ERROR(os::MakeFolders(fs, folder, 0700, false));
   const std::string path = CalibrationPath(folder, {calibration.kind, calibration.device}, calibration.origin);
-  return os::WriteFileDurably(fs, path, FormatCalibration(calibration), "calibration");
+  RemoveAbandoned(fs, folder);
+  return os::WriteFileDurably(fs, path, FormatCalibration(calibration), kCalibrationTag);
 }
 
 }  // namespace kedge

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/clock.h"
+#include "os/files/files.h"
 #include "os/testing/temporary_folder.h"
 
 namespace kedge {
@@ -51,6 +53,23 @@ TEST_F(CalibrationFolder, KeepsOneForEachDeviceAndOrigin) {
   ASSERT_TRUE(SaveCalibration(os::SystemFileSystem(), folder_, calibration_).ok());
   EXPECT_EQ(*Load(), calibration_) << "replaced";
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 2) << "no temporary stays behind";
+}
+
+TEST_F(CalibrationFolder, WhatKilledProcessesHaveLeftGoes) {
+  os::FileSystem& fs = os::SystemFileSystem();
+  ASSERT_TRUE(SaveCalibration(fs, folder_, calibration_).ok());
+  const std::string old = os::TemporaryPath(Path(), "calibration"), of_another = os::TemporaryPath(Path(), "another");
+  const std::string recent = os::TemporaryPath(Path(), "calibration");
+  for (const std::string& path : {old, of_another, recent}) {
+    std::ofstream(path) << "half";
+    const int64_t hours = path == recent ? 0 : 2;
+    ASSERT_TRUE(fs.SetModifiedTime(path, WallTimeNs() - Duration(std::chrono::hours(hours)).count()).ok());
+  }
+  ASSERT_TRUE(SaveCalibration(fs, folder_, calibration_).ok());
+  EXPECT_FALSE(std::filesystem::exists(old));
+  EXPECT_TRUE(std::filesystem::exists(recent)) << "somebody may be writing it";
+  EXPECT_TRUE(std::filesystem::exists(of_another));
+  EXPECT_TRUE(Load().ok());
 }
 
 TEST_F(CalibrationFolder, AnotherDevicesIsNotUsed) {
