@@ -10,6 +10,8 @@
 #include <optional>
 #include <utility>
 
+#include "store/fallback_reader.h"
+
 namespace kedge {
 namespace {
 
@@ -122,43 +124,6 @@ class CopiedContributor final : public ObjectContributor {
 
  private:
   const std::unique_ptr<ObjectContributor> first_, second_;
-};
-
-// Reads from one until that fails, and then from the other.
-class CopiedReader final : public ObjectReader {
- public:
-  CopiedReader(std::unique_ptr<ObjectReader> near, Side* other, std::string key)
-      : near_(std::move(near)), other_(other), key_(std::move(key)) {}
-
-  Status ReadAt(uint64_t offset, std::span<std::byte> out) override {
-    Status failed;
-    if (!near_has_failed_) {
-      failed = near_->ReadAt(offset, out);
-      if (failed.ok()) return failed;
-    }
-    ObjectReader* const far = Far();
-    return far == nullptr ? failed : far->ReadAt(offset, out);
-  }
-  uint64_t size_bytes() const override { return near_->size_bytes(); }
-
- private:
-  // Null: the other does not have it.
-  ObjectReader* Far() {
-    const std::lock_guard lock(mutex_);
-    if (far_ != nullptr || other_->is_away()) return far_.get();
-    auto opened = other_->Noted(other_->store().OpenObject(key_));
-    if (!opened.ok() || (*opened)->size_bytes() != size_bytes()) return nullptr;
-    far_ = std::move(*opened);
-    near_has_failed_ = true;
-    return far_.get();
-  }
-
-  const std::unique_ptr<ObjectReader> near_;
-  Side* const other_;
-  const std::string key_;
-  std::atomic<bool> near_has_failed_{false};
-  std::mutex mutex_;
-  std::unique_ptr<ObjectReader> far_;  // guarded by mutex_
 };
 
 class CopiedStore final : public Store {
@@ -318,7 +283,11 @@ Result<std::unique_ptr<ObjectReader>> CopiedStore::OpenObject(const std::string&
   return Find<std::unique_ptr<ObjectReader>>([&](Store& store) -> Result<std::unique_ptr<ObjectReader>> {
     KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<ObjectReader> opened, store.OpenObject(key));
     Side* const other = &store == &first_.store() ? &second_ : &first_;
-    return std::unique_ptr<ObjectReader>(std::make_unique<CopiedReader>(std::move(opened), other, key));
+    return std::unique_ptr<ObjectReader>(
+        std::make_unique<FallbackReader>(std::move(opened), [other, key]() -> Result<std::unique_ptr<ObjectReader>> {
+          if (other->is_away()) return other->WhileAway();
+          return other->Noted(other->store().OpenObject(key));
+        }));
   });
 }
 

@@ -11,6 +11,7 @@
 
 #include "os/files/files.h"
 #include "store/drained/named_things.h"
+#include "store/fallback_reader.h"
 #include "store/keys.h"
 
 namespace kedge {
@@ -58,43 +59,6 @@ class Writer final : public ObjectWriter {
   const std::unique_ptr<ObjectWriter> inner_;
   const std::function<void(const Status&)> note_;
   const std::string handle_;
-};
-
-// Reads from the buffer until that fails, and then from the store: the object may have been drained.
-class Reader final : public ObjectReader {
- public:
-  Reader(std::unique_ptr<ObjectReader> near, std::shared_ptr<Store> store, std::string key)
-      : near_(std::move(near)), store_(std::move(store)), key_(std::move(key)) {}
-
-  Status ReadAt(uint64_t offset, std::span<std::byte> out) override {
-    Status failed;
-    if (!near_has_failed_) {
-      failed = near_->ReadAt(offset, out);
-      if (failed.ok()) return failed;
-    }
-    ObjectReader* const far = Far();
-    return far == nullptr ? failed : far->ReadAt(offset, out);
-  }
-  uint64_t size_bytes() const override { return near_->size_bytes(); }
-
- private:
-  // Null: the store does not have it.
-  ObjectReader* Far() {
-    const std::lock_guard lock(mutex_);
-    if (far_ != nullptr) return far_.get();
-    auto opened = store_->OpenObject(key_);
-    if (!opened.ok() || (*opened)->size_bytes() != size_bytes()) return nullptr;
-    far_ = std::move(*opened);
-    near_has_failed_ = true;
-    return far_.get();
-  }
-
-  const std::unique_ptr<ObjectReader> near_;
-  const std::shared_ptr<Store> store_;
-  const std::string key_;
-  std::atomic<bool> near_has_failed_{false};
-  std::mutex mutex_;
-  std::unique_ptr<ObjectReader> far_;  // guarded by mutex_
 };
 
 class DrainedStore final : public Store {
@@ -313,7 +277,9 @@ Result<std::unique_ptr<ObjectReader>> DrainedStore::OpenObject(const std::string
   return Find<std::unique_ptr<ObjectReader>>(key, [&](Store& store) -> Result<std::unique_ptr<ObjectReader>> {
     auto opened = store.OpenObject(key);
     if (!opened.ok() || &store == store_.get()) return opened;
-    return std::unique_ptr<ObjectReader>(std::make_unique<Reader>(std::move(*opened), store_, key));
+    // The object may have been drained.
+    return std::unique_ptr<ObjectReader>(
+        std::make_unique<FallbackReader>(std::move(*opened), [far = store_, key] { return far->OpenObject(key); }));
   });
 }
 

@@ -1,0 +1,25 @@
+#include "store/fallback_reader.h"
+
+namespace kedge {
+
+Status FallbackReader::ReadAt(uint64_t offset, std::span<std::byte> out) {
+  Status failed;
+  if (!near_has_failed_) {
+    failed = near_->ReadAt(offset, out);
+    if (failed.ok()) return failed;
+  }
+  ObjectReader* const far = Far();
+  return far == nullptr ? failed : far->ReadAt(offset, out);
+}
+
+ObjectReader* FallbackReader::Far() {
+  const std::lock_guard lock(mutex_);
+  if (far_ != nullptr) return far_.get();
+  auto opened = open_far_();
+  if (!opened.ok() || (*opened)->size_bytes() != size_bytes()) return nullptr;
+  far_ = std::move(*opened);
+  near_has_failed_ = true;
+  return far_.get();
+}
+
+}  // namespace kedge
