@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "os/files/files.h"
+#include "store/copies/fallback_reader.h"
 #include "store/drained/named_things.h"
-#include "store/fallback_reader.h"
 #include "store/keys.h"
 
 namespace kedge {

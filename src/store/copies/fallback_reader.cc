@@ -1,4 +1,4 @@
-#include "store/fallback_reader.h"
+#include "store/copies/fallback_reader.h"
 
 namespace kedge {
 
