@@ -217,7 +217,7 @@ TEST(BufferStore, AServerThatHasEndedIsFoundAtOnce) {
     }
     EXPECT_NE(store->List("f").status().message().find("burst buffer fast has ended"), std::string::npos);
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 3s);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 7s) << "two first requests of a second, and others that wait for nothing";
 }
 
 TEST(BufferStore, ErrorsOfTheDiskComeWithTheirErrno) {

@@ -20,7 +20,7 @@ namespace {
 constexpr size_t kWhereBytesMax = 4096;
 constexpr Duration kProbeTimeout = std::chrono::seconds(1);
 // While an answer is waited for.
-constexpr Duration kLookFirst = std::chrono::milliseconds(300);
+constexpr Duration kLookFirst = std::chrono::seconds(1);
 constexpr Duration kLookMax = std::chrono::seconds(2);
 constexpr Duration kConnectTimeout = std::chrono::seconds(5);
 // A slow disk is waited for; a server that is gone is found much sooner.
@@ -32,10 +32,6 @@ constexpr uint64_t kChunkBytes = 16 * kBlockBytes;  // several of one write go t
 constexpr size_t kChunksUnderWay = 4;
 constexpr uint64_t kOwnChunkBytes = 4 * kBlockBytes;  // of an upload's buffers, of which there are kChunksUnderWay
 constexpr size_t kReadBuffers = 2 * kPieceBytesMax / kBlockBytes;
-
-Status HasEnded(const std::string& server, const net::NodeAddress& address) {
-  return {Code::kUnavailable, fmt::format("burst buffer {} has ended: nobody listens at {}", server, address.ToDisplay())};
-}
 
 }  // namespace
 
@@ -53,15 +49,15 @@ Result<net::NodeAddress> FindServer(const ClientOptions& options) {
   return *address;
 }
 
-bool IsGone(const net::NodeAddress& server) {
+Status CheckServes(const std::string& server, const net::NodeAddress& address) {
   bool is_gone = false;
-  net::Probe(std::span(&server, 1), kProbeTimeout, [&](size_t /*index*/, bool listens) { is_gone = !listens; });
-  return is_gone;
+  net::Probe(std::span(&address, 1), kProbeTimeout, [&](size_t /*index*/, bool listens) { is_gone = !listens; });
+  if (!is_gone) return Status::Ok();
+  return {Code::kUnavailable, fmt::format("burst buffer {} has ended: nobody listens at {}", server, address.ToDisplay())};
 }
 
 Result<std::shared_ptr<Client>> Client::Open(const ClientOptions& options) {
   KEDGE_ASSIGN_OR_RETURN(const net::NodeAddress address, FindServer(options));
-  if (IsGone(address)) return HasEnded(options.server, address);
   net::NetworkOptions network_options;
   network_options.provider = options.provider;
   network_options.interface_address = options.interface_address;
@@ -89,7 +85,7 @@ Result<Buffer> Client::Ask(uint16_t kind, Buffer request) {
   AskThen(kind, std::move(request), std::move(set));
   // A server that has ended shows before the connection is given up.
   for (Duration pause = kLookFirst; answer.wait_for(pause) != std::future_status::ready; pause = std::min(2 * pause, kLookMax)) {
-    if (IsGone(address_)) return HasEnded(server_.node, address_);
+    KEDGE_RETURN_IF_ERROR(CheckServes(server_.node, address_));
   }
   auto reply = answer.get();
   if (!reply.ok() && reply.status().code() == Code::kTimeout)

@@ -33,8 +33,9 @@ struct ClientOptions {
 // Where it says that it is. kNotFound: no server of that name says so.
 Result<net::NodeAddress> FindServer(const ClientOptions& options);
 
-// Whether certainly nobody serves there: its process has ended, and its machine says so at once. Waits for a second at most.
-bool IsGone(const net::NodeAddress& server);
+// kUnavailable: certainly nobody serves there; the process has ended, and its machine says so at once. Waits for a second at
+// most. A server that lives gets a connection that says nothing: only for those that have not answered.
+Status CheckServes(const std::string& server, const net::NodeAddress& address);
 
 // An answer for a thread that waits, and what brings it.
 template <typename T>
@@ -45,7 +46,7 @@ std::pair<std::future<Result<T>>, std::function<void(Result<T>)>> Awaited() {
 
 class Client : public std::enable_shared_from_this<Client> {
  public:
-  // kNotFound: no server of that name says where it is. kUnavailable: certainly nobody serves there. Connects at the first use.
+  // kNotFound: no server of that name says where it is. Connects at the first use.
   static Result<std::shared_ptr<Client>> Open(const ClientOptions& options);
 
   // kUnavailable, kTimeout: the server is gone, or does not know the owner by this secret.

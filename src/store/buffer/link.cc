@@ -38,6 +38,11 @@ Result<std::shared_ptr<Client>> Link::Connection() {
   if (client_ != nullptr) return client_;
   auto options = OptionsOf(location_);
   if (!options.ok()) return NotFoundHere(options.status()).WithContext(location_.ToDisplay());
+  if (had_ended_) {
+    const auto address = FindServer(*options);
+    if (address.ok()) KEDGE_RETURN_IF_ERROR(CheckServes(location_.server, *address).WithContext(location_.ToDisplay()));
+    had_ended_ = false;
+  }
   net::SetFabricDefaults();
   // Libraries of libfabric's print where they were, and call exit: the application's end is its own.
   os::RemoveSignalHandlersOf(net::kSignalTakers);
@@ -51,10 +56,11 @@ void Link::LookForServer() {
   if (!options.ok()) return;
   const auto address = FindServer(*options);
   // A connection is made anew for some seconds before it is given up; who is gone is not waited for.
-  const bool is_gone = address.ok() && IsGone(*address);
+  const bool has_ended = address.ok() && !CheckServes(location_.server, *address).ok();
   const std::lock_guard lock(mutex_);
+  had_ended_ = has_ended;
   // Whatever was opened by the former connection keeps it.
-  if (client_ != nullptr && (is_gone || (address.ok() && *address != client_->address()))) client_ = nullptr;
+  if (client_ != nullptr && (has_ended || (address.ok() && *address != client_->address()))) client_ = nullptr;
 }
 
 void Link::OnAnswer() {

@@ -62,6 +62,7 @@ class Link {
   std::atomic<bool> is_away_{false};
   std::mutex mutex_;
   std::shared_ptr<Client> client_;  // guarded by mutex_
+  bool had_ended_ = false;          // guarded by mutex_: the server, when it was looked for
 };
 
 // Memory of this process that the server may read, until the end of this object.
