@@ -9,8 +9,12 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from waiting import until
+
+if TYPE_CHECKING:
+    import pytest
 
 BIN = Path(os.environ["BUILD_FOLDER"]) / "bin"
 MIB = 1 << 20
@@ -50,6 +54,15 @@ class Buffer:
         """Of a program that finds the buffer by its configuration."""
         keys = {"FOLDER": self.root, "OWNER": owner, "SECRET": self.root / owner}
         return os.environ | {f"KEDGE_BUFFER_{key}": str(value) for key, value in keys.items()}
+
+    def configure(self, monkeypatch: pytest.MonkeyPatch, store: str = "") -> None:
+        """Programs of the test find it, and have their store there."""
+        for key, value in self.environment().items():
+            if key.startswith("KEDGE_BUFFER_"):
+                monkeypatch.setenv(key, value)
+        if store:
+            monkeypatch.setenv("KEDGE_NET_INTERFACE", "127.0.0.1")
+            monkeypatch.setenv("KEDGE_STORE_PATH", store)
 
     def kedge(self, *words: object, owner: str = "alice") -> "Ended":
         return _run(words, self.environment(owner))

@@ -46,9 +46,10 @@ StoreDrain::StoreDrain(os::FileSystem& fs, StoreDrainOptions options, const std:
       view_(MakeDrainedStore(source_, target_)) {}
 
 DrainReport StoreDrain::Step(bool has_partner) {
+  has_partner_ = has_partner;
   DrainReport report;
   const int64_t begin_ns = SystemClock().NowNs();
-  const Status worked = Work(has_partner, &report);
+  const Status worked = Work(&report);
   report.seconds = static_cast<double>(SystemClock().NowNs() - begin_ns) / kNsPerSecond;
   if (worked.ok()) {
     failure_ = {};
@@ -74,7 +75,7 @@ void StoreDrain::AddFailures(DrainReport* report) {
   LookAgain(std::max(Duration(next_ns - now_ns), options_.retry), report);
 }
 
-Status StoreDrain::Work(bool has_partner, DrainReport* report) {
+Status StoreDrain::Work(DrainReport* report) {
   KEDGE_ASSIGN_OR_RETURN(const std::vector<StoreEntry> root, ListIfThere(*source_, ""));
   if (root.empty()) return Status::Ok();
   KEDGE_RETURN_IF_ERROR(FindOwnTemporaries(report));
@@ -84,9 +85,9 @@ Status StoreDrain::Work(bool has_partner, DrainReport* report) {
   KEDGE_ASSIGN_OR_RETURN(const Mirror mirror, Mirror::Open(*source_, *target_, *view_, options_.owner, options));
   KEDGE_ASSIGN_OR_RETURN(std::vector<BufferedGeneration> listed, mirror.List());
   Forget(listed);
-  BringFirst(mirror, has_partner, listed, report);
+  BringFirst(mirror, listed, report);
   CountWaiting(listed, report);
-  return FindNeedless(mirror, has_partner, listed, report);
+  return FindNeedless(mirror, listed, report);
 }
 
 // What was brought and is not here any more, and what failed and is not to be brought any more.
@@ -129,8 +130,7 @@ Result<bool> StoreDrain::IsLeftToPartner(const Generation& generation, DrainRepo
 }
 
 // Those that fail are passed over.
-void StoreDrain::BringFirst(const Mirror& mirror, bool has_partner, std::vector<BufferedGeneration>& listed,
-                            DrainReport* report) {
+void StoreDrain::BringFirst(const Mirror& mirror, std::vector<BufferedGeneration>& listed, DrainReport* report) {
   for (BufferedGeneration& one : listed) {
     if (one.state != State::kWaits || stopping_) continue;
     if (!MayTry(one.generation)) continue;
@@ -138,7 +138,7 @@ void StoreDrain::BringFirst(const Mirror& mirror, bool has_partner, std::vector<
       report->is_due = true;
       return;
     }
-    if (has_partner) {
+    if (has_partner_) {
       const Result<bool> is_left = IsLeftToPartner(one.generation, report);
       if (is_left.ok() && *is_left) continue;
     }
@@ -158,8 +158,7 @@ void StoreDrain::BringFirst(const Mirror& mirror, bool has_partner, std::vector<
   }
 }
 
-Status StoreDrain::FindNeedless(const Mirror& mirror, bool has_partner, const std::vector<BufferedGeneration>& listed,
-                                DrainReport* report) {
+Status StoreDrain::FindNeedless(const Mirror& mirror, const std::vector<BufferedGeneration>& listed, DrainReport* report) {
   // `listed` has the newest last.
   std::map<std::pair<std::string, std::string>, const BufferedGeneration*> newest;
   for (const BufferedGeneration& one : listed) {
@@ -169,7 +168,7 @@ Status StoreDrain::FindNeedless(const Mirror& mirror, bool has_partner, const st
     if (stopping_) break;
     bool is_needless = false;
     if (one.state == State::kBrought) {
-      const Status rest = BringRest(mirror, has_partner, one.generation);
+      const Status rest = BringRest(mirror, one.generation);
       is_needless = rest.ok() && newest.at({one.generation.job, one.generation.name}) != &one;
       const bool has_failed = !rest.ok() && rest.code() != Code::kBusy && rest.code() != Code::kNotFound;
       if (has_failed && !stopping_) OnFailure(one.generation, rest);
@@ -183,9 +182,9 @@ Status StoreDrain::FindNeedless(const Mirror& mirror, bool has_partner, const st
 
 // Of one whose version record this process did not bring: a predecessor did, a client that did not reach the buffer, or the
 // partner, which has the same objects.
-Status StoreDrain::BringRest(const Mirror& mirror, bool has_partner, const Generation& generation) {
+Status StoreDrain::BringRest(const Mirror& mirror, const Generation& generation) {
   if (brought_.contains(generation)) return Status::Ok();
-  if (has_partner) {
+  if (has_partner_) {
     KEDGE_ASSIGN_OR_RETURN(const bool has_all, mirror.HasObjectsOf(generation));
     if (has_all) return OnSuccess(generation), Status::Ok();
   }

@@ -66,16 +66,16 @@ class StoreDrain {
     int64_t not_before_ns = 0;
   };
 
-  Status Work(bool has_partner, DrainReport* report);
+  Status Work(DrainReport* report);
   // Says when to look again for those that are left to the partner.
   Result<bool> IsLeftToPartner(const Generation& generation, DrainReport* report) const;
   void Forget(const std::vector<BufferedGeneration>& listed);
   bool MayTry(const Generation& generation) const;
   // Of a predecessor, which removed something.
   Status FindOwnTemporaries(DrainReport* report);
-  void BringFirst(const Mirror& mirror, bool has_partner, std::vector<BufferedGeneration>& listed, DrainReport* report);
-  Status FindNeedless(const Mirror& mirror, bool has_partner, const std::vector<BufferedGeneration>& listed, DrainReport* report);
-  Status BringRest(const Mirror& mirror, bool has_partner, const Generation& generation);
+  void BringFirst(const Mirror& mirror, std::vector<BufferedGeneration>& listed, DrainReport* report);
+  Status FindNeedless(const Mirror& mirror, const std::vector<BufferedGeneration>& listed, DrainReport* report);
+  Status BringRest(const Mirror& mirror, const Generation& generation);
   void CountWaiting(const std::vector<BufferedGeneration>& listed, DrainReport* report) const;
   uint64_t BytesOf(const Generation& generation) const;
   void OnFailure(const Status& failed, int doublings_max, Failure* failure) const;
@@ -88,6 +88,7 @@ class StoreDrain {
   os::FileSystem& fs_;
   const StoreDrainOptions options_;
   const std::atomic<bool>& stopping_;
+  bool has_partner_ = false;  // of this step
   std::shared_ptr<Store> source_;
   std::shared_ptr<Store> target_;
   std::unique_ptr<Store> view_;   // of both

@@ -27,53 +27,45 @@ class RealGround final : public Ground {
   std::unique_ptr<Store> store_;
 };
 
+// On one file system, or two.
+using MakeSimulated = std::function<std::unique_ptr<Store>(os::FileSystem& first, os::FileSystem& second)>;
+
 class SimulatedGround final : public Ground {
  public:
-  SimulatedGround() { store_ = OtherProcess(); }
+  explicit SimulatedGround(MakeSimulated make) : make_(std::move(make)), store_(OtherProcess()) {}
   Store& store() override { return *store_; }
-  std::unique_ptr<Store> OtherProcess() override { return MakePosixStore(fs_, {.path = "/store"}); }
-
- private:
-  os::testing::SimulatedFileSystem fs_;
-  std::unique_ptr<Store> store_;
-};
-
-class CopiedGround final : public Ground {
- public:
-  CopiedGround() : store_(OtherProcess()) {}
-  Store& store() override { return *store_; }
-  std::unique_ptr<Store> OtherProcess() override {
-    return MakeCopiedStore(MakePosixStore(first_, {.path = "/first"}), MakePosixStore(second_, {.path = "/second"}));
-  }
+  std::unique_ptr<Store> OtherProcess() override { return make_(first_, second_); }
 
  private:
   os::testing::SimulatedFileSystem first_, second_;
+  const MakeSimulated make_;
   std::unique_ptr<Store> store_;
 };
+
+MakeGround Simulated(MakeSimulated make) {
+  return [make = std::move(make)] { return std::make_unique<SimulatedGround>(make); };
+}
+
+std::unique_ptr<Store> OnOne(os::FileSystem& fs, os::FileSystem& /*none*/) {
+  return MakePosixStore(fs, {.path = "/store"});
+}
+
+std::unique_ptr<Store> OnBoth(os::FileSystem& first, os::FileSystem& second) {
+  return MakeCopiedStore(MakePosixStore(first, {.path = "/first"}), MakePosixStore(second, {.path = "/second"}));
+}
 
 // Everything is cargo, so that the suite meets both.
-class DrainedGround final : public Ground {
- public:
-  DrainedGround() : store_(OtherProcess()) {}
-  Store& store() override { return *store_; }
-  std::unique_ptr<Store> OtherProcess() override {
-    DrainedStoreOptions options;
-    options.where = [](std::string_view) { return Lies::kCargo; };
-    return MakeDrainedStore(MakePosixStore(buffer_, {.path = "/buffer"}), MakePosixStore(store_files_, {.path = "/store"}),
-                            options);
-  }
-
- private:
-  os::testing::SimulatedFileSystem buffer_, store_files_;
-  std::unique_ptr<Store> store_;
-};
+std::unique_ptr<Store> BeforeAnother(os::FileSystem& buffer, os::FileSystem& store) {
+  DrainedStoreOptions options;
+  options.where = [](std::string_view) { return Lies::kCargo; };
+  return MakeDrainedStore(MakePosixStore(buffer, {.path = "/buffer"}), MakePosixStore(store, {.path = "/store"}), options);
+}
 
 INSTANTIATE_TEST_SUITE_P(Stores, StoreConformance,
                          ::testing::Values(Case{"PosixReal", [] { return std::make_unique<RealGround>(false); }},
                                            Case{"PosixRealDirect", [] { return std::make_unique<RealGround>(true); }},
-                                           Case{"PosixSimulated", [] { return std::make_unique<SimulatedGround>(); }},
-                                           Case{"Copied", [] { return std::make_unique<CopiedGround>(); }, 2},
-                                           Case{"Drained", [] { return std::make_unique<DrainedGround>(); }}),
+                                           Case{"PosixSimulated", Simulated(OnOne)}, Case{"Copied", Simulated(OnBoth), 2},
+                                           Case{"Drained", Simulated(BeforeAnother)}),
                          NameOfCase);
 
 }  // namespace

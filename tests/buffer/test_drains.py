@@ -44,13 +44,9 @@ POINTS = (
 @pytest.fixture
 def target(buffer: Buffer, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The store behind the buffer. The configuration names both; no server runs."""
-    for key, value in buffer.environment().items():
-        if key.startswith("KEDGE_BUFFER_"):
-            monkeypatch.setenv(key, value)
     store = tmp_path / "place" / "store"
     store.parent.mkdir()
-    monkeypatch.setenv("KEDGE_NET_INTERFACE", "127.0.0.1")
-    monkeypatch.setenv("KEDGE_STORE_PATH", f"bb://fast/ckpt?drain={store}")
+    buffer.configure(monkeypatch, f"bb://fast/ckpt?drain={store}")
     return store
 
 

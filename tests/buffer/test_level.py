@@ -22,12 +22,8 @@ SETTINGS = {"job.lease": "2s", "keep.versions": 9}
 @pytest.fixture
 def target(buffer: Buffer, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The store, before which the buffer lies. No server runs."""
-    for key, value in buffer.environment().items():
-        if key.startswith("KEDGE_BUFFER_"):
-            monkeypatch.setenv(key, value)
     target = tmp_path / "store"
-    monkeypatch.setenv("KEDGE_NET_INTERFACE", "127.0.0.1")
-    monkeypatch.setenv("KEDGE_STORE_PATH", f"bb://fast/ckpt?drain={target}")
+    buffer.configure(monkeypatch, f"bb://fast/ckpt?drain={target}")
     return target
 
 

@@ -52,12 +52,8 @@ class Pair:
 
 @pytest.fixture
 def pair(buffer: Buffer, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
-    for key, value in buffer.environment().items():
-        if key.startswith("KEDGE_BUFFER_"):
-            monkeypatch.setenv(key, value)
     pair = Pair(buffer, tmp_path / "store")
-    monkeypatch.setenv("KEDGE_NET_INTERFACE", "127.0.0.1")
-    monkeypatch.setenv("KEDGE_STORE_PATH", f"bb://fast/ckpt?partner=slow&drain={pair.target}")
+    buffer.configure(monkeypatch, f"bb://fast/ckpt?partner=slow&drain={pair.target}")
     yield pair
     for name in pair.buffers:
         pair.kill(name)

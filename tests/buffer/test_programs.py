@@ -68,9 +68,7 @@ class TestPython:
 
     @pytest.fixture(autouse=True)
     def configured(self, buffer: Buffer, monkeypatch: pytest.MonkeyPatch) -> None:
-        for key, value in buffer.environment().items():
-            if key.startswith("KEDGE_BUFFER_"):
-                monkeypatch.setenv(key, value)
+        buffer.configure(monkeypatch)
 
     def test_arrays_and_objects(self, buffer: Buffer) -> None:
         import numpy as np

@@ -67,11 +67,7 @@ CLIENT_POINTS = (("buffer-store-sent:2", "sync"), ("buffer-store-commit:2", "syn
 @pytest.fixture
 def store(buffer: Buffer, run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The store's path; it is the configuration's, too. No server runs."""
-    for key, value in buffer.environment().items():
-        if key.startswith("KEDGE_BUFFER_"):
-            monkeypatch.setenv(key, value)
-    monkeypatch.setenv("KEDGE_NET_INTERFACE", "127.0.0.1")
-    monkeypatch.setenv("KEDGE_STORE_PATH", "bb://fast/ckpt")
+    buffer.configure(monkeypatch, "bb://fast/ckpt")
     return "bb://fast/ckpt"
 
 

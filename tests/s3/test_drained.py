@@ -19,11 +19,7 @@ def test_a_burst_buffer_brings_versions_to_a_bucket(
     s3_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end_own_agent: Callable[[], None]
 ) -> None:
     buffer = Buffer(tmp_path / "buffer")
-    for key, value in buffer.environment().items():
-        if key.startswith("KEDGE_BUFFER_"):
-            monkeypatch.setenv(key, value)
-    monkeypatch.setenv("KEDGE_NET_INTERFACE", "127.0.0.1")
-    monkeypatch.setenv("KEDGE_STORE_PATH", f"bb://fast/ckpt?drain={quote(s3_store, safe='/:')}")
+    buffer.configure(monkeypatch, f"bb://fast/ckpt?drain={quote(s3_store, safe='/:')}")
     array = np.zeros(MIB)
     with buffer.server("--drain", f"alice:s3://{BUCKET}"):
         with Context("climate", settings={"job.lease": "2s", "keep.versions": 1}) as context:

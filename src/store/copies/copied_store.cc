@@ -63,6 +63,12 @@ class Side {
     Noted(result.status());
     return result;
   }
+  // For readers: not while it is away.
+  template <typename Ask>
+  auto Answer(Ask ask) -> decltype(ask(std::declval<Store&>())) {
+    if (is_away()) return WhileAway();
+    return Noted(ask(*store_));
+  }
 
  private:
   const std::shared_ptr<Store> store_;
@@ -196,7 +202,7 @@ class CopiedStore final : public Store {
   Result<Value> Find(Ask ask) {
     Status unreached, absent, failed;
     for (Side* side : sides()) {
-      Result<Value> found = side->is_away() ? Result<Value>(side->WhileAway()) : side->Noted(ask(side->store()));
+      Result<Value> found = side->Answer(ask);
       if (found.ok()) return found;
       Status& kept = MeansNotReached(found.status()) ? unreached : IsAbsent(found.status()) ? absent : failed;
       if (kept.ok()) kept = found.status();
@@ -216,8 +222,7 @@ class CopiedStore final : public Store {
 Result<std::string> CopiedStore::Place() {
   std::array<std::optional<Result<std::string>>, 2> told;
   for (size_t i = 0; i < told.size(); ++i) {
-    Side* const side = sides()[i];
-    told[i] = side->is_away() ? Result<std::string>(side->WhileAway()) : side->Noted(side->store().Place());
+    told[i] = sides()[i]->Answer([](Store& store) { return store.Place(); });
     if (!told[i]->ok() && !MeansNotReached(told[i]->status())) return *told[i];
   }
   if (!told[0]->ok() && !told[1]->ok()) return *told[0];
@@ -283,11 +288,8 @@ Result<std::unique_ptr<ObjectReader>> CopiedStore::OpenObject(const std::string&
   return Find<std::unique_ptr<ObjectReader>>([&](Store& store) -> Result<std::unique_ptr<ObjectReader>> {
     KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<ObjectReader> opened, store.OpenObject(key));
     Side* const other = &store == &first_.store() ? &second_ : &first_;
-    return std::unique_ptr<ObjectReader>(
-        std::make_unique<FallbackReader>(std::move(opened), [other, key]() -> Result<std::unique_ptr<ObjectReader>> {
-          if (other->is_away()) return other->WhileAway();
-          return other->Noted(other->store().OpenObject(key));
-        }));
+    return std::unique_ptr<ObjectReader>(std::make_unique<FallbackReader>(
+        std::move(opened), [other, key] { return other->Answer([&key](Store& far) { return far.OpenObject(key); }); }));
   });
 }
 
@@ -339,7 +341,7 @@ Result<std::vector<StoreEntry>> CopiedStore::List(const std::string& folder) {
   bool is_there = false;
   Status unreached, absent;
   for (Side* side : sides()) {
-    auto listed = side->is_away() ? Result<std::vector<StoreEntry>>(side->WhileAway()) : side->Noted(side->store().List(folder));
+    const auto listed = side->Answer([&](Store& store) { return store.List(folder); });
     if (MeansNotReached(listed.status())) {
       unreached = listed.status();
     } else if (IsAbsent(listed.status())) {
@@ -391,7 +393,7 @@ Result<StoreSpace> CopiedStore::Space() {
   std::optional<StoreSpace> least;
   Status failed;
   for (Side* side : sides()) {
-    const auto space = side->is_away() ? Result<StoreSpace>(side->WhileAway()) : side->Noted(side->store().Space());
+    const auto space = side->Answer([](Store& store) { return store.Space(); });
     if (!space.ok()) failed = space.status();
     if (space.ok() && (!least || space->available_bytes < least->available_bytes)) least = *space;
   }
