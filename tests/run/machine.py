@@ -109,11 +109,11 @@ class Machine:
         return [entry["version"] for entry in versions if {"level": level, "reached": True} in entry["levels"]]
 
     def endless(self, program: Path, cells: int) -> list[str]:
-        """heat3d, which goes on until an attempt begins after end_after(); slowly, so that what disturbs it gets the processors."""
+        """heat3d, which goes on until a launch begins after end_after(); slowly, so that what disturbs it gets the processors."""
         return ["sh", "-c", f"exec {program} {cells} $(cat {self.folder}/steps 2>/dev/null || echo 10000000) 0 2"]
 
     def end_after(self, versions: list[int]) -> None:
-        """The next attempt of what endless() returned goes some way past these versions, and ends."""
+        """The next launch of what endless() returned goes some way past these versions, and ends."""
         (self.folder / "steps").write_text(str(max(versions) + 500))
 
     def ranks_on(self, node: str, program: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""``kedge run --buffers``: burst buffers that begin with a run, live through its attempts, and go with it."""
+"""``kedge run --buffers``: burst buffers that begin with a run, live through its launches, and go with it."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def refused(machine: Machine, *arguments: str) -> str:
 def test_files_go_to_the_buffers_of_a_run_and_go_with_it(machine: Machine) -> None:
     copy = f"{KEDGE} cp {KEDGE} bb://buffer1/rank$OMPI_COMM_WORLD_RANK && {KEDGE} ls bb://buffer1 && {KEDGE} ls bb://buffer0"
     report, log = machine.run(*options(machine, 2), copy)
-    assert report["outcome"] == "finished" and report["attempts"][0]["nodes"] == machine.names[:2]
+    assert report["outcome"] == "finished" and report["launches"][0]["nodes"] == machine.names[:2]
     assert "rank0" in log and "rank1" in log and "0 files" in log
-    assert "burst buffers are started" in report["attempts"][0]["before"]
+    assert "burst buffers are started" in report["launches"][0]["before"]
     assert not servers(machine)
     assert {path.name for path in machine.folder.iterdir() if path.suffix != ".log"} <= {"store", "fast"}
     assert not list((machine.folder / "fast").iterdir())
@@ -53,7 +53,7 @@ def test_a_buffer_that_dies_is_started_again_with_its_files(machine: Machine) ->
     kill(server)
     kill(until(lambda: machine.ranks_on(machine.names[0], "sh") or machine.ranks_on(machine.names[0], "sleep"))[0])
     report, log = machine.finish(run)
-    assert report["outcome"] == "finished" and len(report["attempts"]) == 2
+    assert report["outcome"] == "finished" and len(report["launches"]) == 2
     assert f"burst buffer buffer0 on node {machine.names[3]} has ended, and is started again" in log
     assert os.stat(machine.folder / "back0").st_size == os.stat(KEDGE).st_size
     assert not servers(machine) and not list((machine.folder / "fast").iterdir())

@@ -55,7 +55,7 @@ def test_a_second_signal_ends_what_does_not_listen(machine: Machine) -> None:
     run.send_signal(signal.SIGTERM)
     report, _ = machine.finish(run, expect=1)
     assert report["outcome"] == "out of time" and "no checkpoint to continue from" in report["reason"]
-    assert report["attempts"][0]["ended"]
+    assert report["launches"][0]["ended"]
 
 
 @pytest.mark.parametrize("end", [0, 3])
@@ -66,8 +66,8 @@ def test_a_job_that_an_operator_halts_is_not_launched_again(machine: Machine, en
     halt = [KEDGE, "halt", "stopped", "--set", f"node.name={machine.names[0]}"]
     subprocess.run(halt, env=machine.environment(), check=True, timeout=60, capture_output=True)
     report, log = machine.finish(run, expect=76)
-    assert report["outcome"] == "halted" and len(report["attempts"]) == 1 and "heat3d: halted at step" in log
-    assert report["attempts"][0]["exit_code"] == end
+    assert report["outcome"] == "halted" and len(report["launches"]) == 1 and "heat3d: halted at step" in log
+    assert report["launches"][0]["exit_code"] == end
 
 
 def test_a_job_that_is_halted_leaves_its_last_checkpoint_in_the_store(machine: Machine) -> None:
@@ -94,4 +94,4 @@ def test_a_node_that_is_not_there_any_more_is_hardly_waited_for(machine: Machine
     until(lambda: f"continuing from step {saved['versions']['heat3d']}\n" in machine.log(again))
     again.send_signal(signal.SIGTERM)
     report, log = machine.finish(again, expect=75)
-    assert report["attempts"][0]["before"]["nodes are asked what a launch finds"] < 3, log
+    assert report["launches"][0]["before"]["nodes are asked what a launch finds"] < 3, log

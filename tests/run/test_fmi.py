@@ -94,7 +94,7 @@ def assert_nothing_is_left(machine: Machine) -> None:
 
 
 def nodes_of(report: dict[str, Any]) -> list[list[str]]:
-    return [attempt["nodes"] for attempt in report["attempts"]]
+    return [launch["nodes"] for launch in report["launches"]]
 
 
 def test_a_killed_rank_and_a_lost_host_are_replaced_within_the_launch(machine: Machine, hosts: SshHosts, expected: str) -> None:
@@ -111,7 +111,7 @@ def test_a_killed_rank_and_a_lost_host_are_replaced_within_the_launch(machine: M
     hosts.lose(second)
     report, log = machine.finish(run)
     assert report["outcome"] == "finished" and nodes_of(report) == [machine.names], log
-    assert sorted(report["attempts"][0]["dead"]) == sorted([second, sick]), log
+    assert sorted(report["launches"][0]["dead"]) == sorted([second, sick]), log
     assert "rank 3 (process" in log and f"node {spare} takes rank 2, 3" in log
     assert said(log) == expected
     assert_nothing_is_left(machine)
@@ -148,7 +148,7 @@ def test_a_task_or_a_rank_that_stands_still_for_a_while_costs_no_node(machine: M
         for load in busy:
             load.kill()
             load.wait()
-    assert report["outcome"] == "finished" and len(report["attempts"]) == 1, log
+    assert report["outcome"] == "finished" and len(report["launches"]) == 1, log
     assert "is gone" not in log and "all ranks run again" not in log
     assert said(log) == expected
 
@@ -160,7 +160,7 @@ def test_a_host_that_hangs_is_replaced(machine: Machine, hosts: SshHosts, expect
     until(lambda: machine.protected(first))
     hosts.hang(second)
     report, log = machine.finish(run)
-    assert report["outcome"] == "finished" and len(report["attempts"]) == 1, log
+    assert report["outcome"] == "finished" and len(report["launches"]) == 1, log
     assert re.search(f"node {second} is gone: its task has been silent for .* s, and no command can be run there", log), log
     assert f"node {spare} takes rank 2, 3" in log
     assert said(log) == expected
@@ -183,7 +183,7 @@ def test_a_killed_fmirun_is_followed(machine: Machine, hosts: SshHosts, expected
     assert programs(machine, "jacobi") == before
     kill(rank(machine, 3))
     report, log = machine.finish(run)
-    assert report["outcome"] == "finished" and len(report["attempts"]) == 1, log
+    assert report["outcome"] == "finished" and len(report["launches"]) == 1, log
     assert "the launcher has ended with SIGKILL: another one takes over" in log
     assert said(log) == expected
     assert_nothing_is_left(machine)
@@ -198,7 +198,7 @@ def test_a_killed_fmirun_is_launched_again(machine: Machine, hosts: SshHosts, ex
     kill(launcher(machine))
     until(lambda: not set(before) & set(programs(machine, "jacobi")))
     report, log = machine.finish(run)
-    assert report["outcome"] == "finished" and len(report["attempts"]) == 2, log
+    assert report["outcome"] == "finished" and len(report["launches"]) == 2, log
     assert said(log) == expected
     assert_nothing_is_left(machine)
 
@@ -223,7 +223,7 @@ def test_fmirun_takes_a_spare_where_no_task_begins(machine: Machine, hosts: SshH
 def test_a_program_that_is_not_there_is_not_launched_again(machine: Machine, hosts: SshHosts) -> None:
     absent = str(machine.folder / "absent")
     report, log = machine.run(*OPTIONS, "--nodes=2", "--", "sh", "-c", f"exec {absent}", expect=1)
-    assert report["outcome"] == "gave up" and len(report["attempts"]) == 1, log
+    assert report["outcome"] == "gave up" and len(report["launches"]) == 1, log
     done = fmirun(machine, "--hosts", machine.names[0], absent)
     assert done.returncode == 1 and f"start {absent}: No such file or directory" in done.stderr
 

@@ -31,7 +31,7 @@ def lose_two_nodes_of_a_group(machine: Machine, *options: str) -> subprocess.Pop
 def test_checkpoints_that_are_lost_are_not_taken_for_a_first_launch(machine: Machine) -> None:
     report, log = machine.finish(lose_two_nodes_of_a_group(machine), expect=4)
     assert report["outcome"] == "lost" and "'heat3d'" in report["reason"] and "--if-lost=begin" in report["reason"]
-    assert len(report["attempts"]) == 1 and "checksum" not in log
+    assert len(report["launches"]) == 1 and "checksum" not in log
     assert report["reason"].count("(attempt ") == 1 and "ranks 1 and 2: set 0 of group 0 " in report["reason"] and "\n" not in report["reason"]
 
 
@@ -58,7 +58,7 @@ def test_what_nodes_had_that_come_back_empty_is_lost(machine: Machine, scheme: s
         assert "safe until then: heat3d " in log, "before its nodes were gone"
         assert re.search(f"not everything of node {nodes[0]} is in the store: .*no answer from {nodes[1]}, {nodes[2]}", log), log
     report, log = machine.run(*arguments, "--", *machine.endless(HEAT, 32), expect=4)
-    assert report["outcome"] == "lost" and "'heat3d'" in report["reason"] and not report["attempts"], log
+    assert report["outcome"] == "lost" and "'heat3d'" in report["reason"] and not report["launches"], log
     report, log = machine.run(*arguments, "--if-lost=begin", "--", *machine.endless(HEAT, 32))
     assert report["outcome"] == "finished" and "lost, so it begins anew: heat3d" in log and "continuing from step" not in log
 
@@ -73,7 +73,7 @@ def test_what_nodes_may_have_whose_agents_stand_still_is_not_called_lost(machine
         os.kill(machine.ranks_on(name, "kedge-agent")[0], signal.SIGSTOP)
     kill(machine.ranks_on(machine.names[1], "heat3d")[0])
     report, log = machine.finish(run, expect=5)
-    assert report["outcome"] == "silent nodes" and len(report["attempts"]) == 1, log
+    assert report["outcome"] == "silent nodes" and len(report["launches"]) == 1, log
     assert f"no answer from {machine.names[1]}, {machine.names[2]}, which may have a checkpoint" in report["reason"]
     _, log = machine.run(*arguments)
     assert_continued(machine, log)
@@ -92,8 +92,8 @@ def test_what_is_announced_is_what_is_restored(machine: Machine) -> None:
     machine.settings |= {"KEDGE_PROTECT_SCHEME": "xor", "KEDGE_SCHEDULE_STORE": "3"}
     run = machine.start("--launcher=openmpi", "--restarts=4", *endless_heat(machine))
     until(machine.versions)
-    for attempt in range(3):
-        if attempt == 2:
+    for launch in range(3):
+        if launch == 2:
             machine.end_after(until(machine.versions))
         before = machine.log(run).count("continuing from step")
         kill(until(lambda: machine.ranks_on(machine.names[1], "heat3d"))[0])

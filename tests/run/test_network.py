@@ -33,7 +33,7 @@ def heat(machine: Machine) -> list[str]:
 
 
 def nodes_of(report: dict[str, Any]) -> list[list[str]]:
-    return [attempt["nodes"] for attempt in report["attempts"]]
+    return [launch["nodes"] for launch in report["launches"]]
 
 
 def test_a_host_whose_link_is_cut_for_ever_is_left_out(machine: Machine, network: Network) -> None:
@@ -90,7 +90,7 @@ def test_what_silent_nodes_may_have_is_not_called_lost(machine: Machine, network
     """Not even where the job would begin anew when all is lost: when the nodes reach each other again, it is there."""
     options = ["--patience=3s", "--if-lost=begin"]
     report, log = machine.finish(part_after_a_checkpoint(machine, network, *options), expect=5)
-    assert report["outcome"] == "silent nodes" and len(report["attempts"]) == 1, log
+    assert report["outcome"] == "silent nodes" and len(report["launches"]) == 1, log
     assert all(name in report["reason"] for name in ("'heat3d'", *machine.names[:3])), report["reason"]
     assert machine.names[3] not in report["reason"] and "begin" not in report["reason"]
     assert "waited for: " in log

@@ -14,7 +14,7 @@ from kedge.run.notes import Opened, jobs_opened
 from waiting import until
 
 pytestmark = pytest.mark.needs("MPI")
-# Dies in each of its first four attempts, every time 20 steps further.
+# Dies in each of its first four launches, every time 20 steps further.
 STEPS = """
 import sys, numpy, kedge
 field = numpy.zeros(1000)
@@ -57,7 +57,7 @@ def notes(machine: Machine) -> str:
 def test_the_progress_of_a_job_that_names_itself_is_seen(machine: Machine) -> None:
     report, log = machine.run("--launcher=openmpi", "--no-progress=2", "--nodes=1", "--", *python(machine, STEPS))
     assert report["outcome"] == "finished" and report["job"] == "flock" and report["versions"] == {"state": 100}, log
-    assert [attempt["advanced"] for attempt in report["attempts"]] == [True] * 5, "also the last, which has finished the job"
+    assert [launch["advanced"] for launch in report["launches"]] == [True] * 5, "also the last, which has finished the job"
     assert log.count("the program opens job 'flock', not 'env': from here on 'flock' is followed") == 1
 
 
@@ -65,7 +65,7 @@ def test_what_an_earlier_run_has_taken_is_no_progress(machine: Machine) -> None:
     machine.run("--launcher=openmpi", "--ranks=2", "--nodes=2", "--", "env", "KEDGE_JOB_NAME=flock", str(HEAT), "32", "100", "100")
     died = ["--ranks=2", "--nodes=2", "--", "sh", "-c", f"KEDGE_JOB_NAME=flock {HEAT} 32 100 100; exit 9"]
     report, log = machine.run("--launcher=openmpi", "--no-progress=1", *died, expect=1)
-    assert report["outcome"] == "gave up" and not report["attempts"][0]["advanced"], log
+    assert report["outcome"] == "gave up" and not report["launches"][0]["advanced"], log
     assert report["job"] == "flock" and report["versions"] == {"heat3d": 100}
 
 

@@ -1,4 +1,4 @@
-"""When ``kedge run`` gives a job up: attempts without progress, too many attempts, and what is left of them."""
+"""When ``kedge run`` gives a job up: launches without progress, too many launches, and what is left of them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from waiting import until
 pytestmark = pytest.mark.needs("MPI")
 
 
-def test_attempts_without_progress_end_the_job_with_the_reason(machine: Machine) -> None:
+def test_launches_without_progress_end_the_job_with_the_reason(machine: Machine) -> None:
     report, log = machine.run("--launcher=openmpi", "--no-progress=2", "--ranks=2", "--nodes=2", "--", "sh", "-c", "exit 7", expect=1)
-    assert report["outcome"] == "gave up" and len(report["attempts"]) == 2
-    assert "2 attempts in a row ended without a newer complete version" in report["reason"] and "exit code 7" in report["reason"]
-    assert "the next attempt begins in" in log
+    assert report["outcome"] == "gave up" and len(report["launches"]) == 2
+    assert "2 launches in a row ended without a newer complete version" in report["reason"] and "exit code 7" in report["reason"]
+    assert "the next launch begins in" in log
 
 
 def test_restarts_are_limited_though_there_is_progress(machine: Machine) -> None:
@@ -27,7 +27,7 @@ def test_restarts_are_limited_though_there_is_progress(machine: Machine) -> None
         f"n=$(cat {machine.folder}/n 2>/dev/null || echo 0); echo $((n+100)) > {machine.folder}/n; {HEAT} 8 $((n+100)) 100; exit 9", expect=1,
     )
     assert report["outcome"] == "gave up" and "failed 2 times" in report["reason"]
-    assert [attempt["advanced"] for attempt in report["attempts"]] == [True, True]
+    assert [launch["advanced"] for launch in report["launches"]] == [True, True]
 
 
 def test_a_job_that_is_given_up_leaves_what_its_nodes_protected(machine: Machine) -> None:
@@ -47,7 +47,7 @@ def test_versions_that_survive_a_node_are_progress(machine: Machine) -> None:
     machine.end_after(until(lambda: machine.protected(machine.names[0])))
     kill(until(lambda: machine.ranks_on(machine.names[1], "heat3d"))[0])
     report, log = machine.finish(run)
-    assert report["attempts"][0]["advanced"] and len(report["attempts"]) == 2
+    assert report["launches"][0]["advanced"] and len(report["launches"]) == 2
     assert_continued(machine, log)
 
 
@@ -76,7 +76,7 @@ sys.exit(1)
 @pytest.mark.needs("PYTHON")
 @pytest.mark.parametrize(("level", "keep"), [("STORE", 2), ("STORE", 1), ("NODE", 2)])
 def test_a_job_that_goes_back_makes_progress_from_there(machine: Machine, level: str, keep: int) -> None:
-    """The second attempt goes on from 40, though there is a 50, which goes where one version is kept. The third does nothing."""
+    """The second launch goes on from 40, though there is a 50, which goes where one version is kept. The third does nothing."""
     machine.settings |= {"KEDGE_KEEP_VERSIONS": str(keep), "KEDGE_KEEP_LOCAL": "2"}
     if level == "NODE":
         machine.settings |= {"KEDGE_PROTECT_SCHEME": "partner", "KEDGE_SCHEDULE_STORE": "0"}
@@ -85,6 +85,6 @@ def test_a_job_that_goes_back_makes_progress_from_there(machine: Machine, level:
     program.write_text(GOES_BACK)
     application = ["--ranks=2", "--nodes=2", "--", sys.executable, str(program), level]
     report, log = machine.run("--launcher=openmpi", "--no-progress=1", *application, expect=1)
-    assert [attempt["advanced"] for attempt in report["attempts"]] == [True, True, False]
+    assert [launch["advanced"] for launch in report["launches"]] == [True, True, False]
     assert "safe until then: sim 50" in log and "safe until then: sim 42" in log
     assert report["versions"] == {"sim": 42} and "newest in the store: sim 42" in log

@@ -39,8 +39,8 @@ def refused(machine: Machine, *arguments: str) -> str:
     """The reason why the job ended, with its first launch."""
     before = notes()
     report, log = machine.run("--launcher=openmpi", *arguments, expect=1)
-    assert report["outcome"] == "gave up" and len(report["attempts"]) == 1, log
-    assert report["attempts"][0]["before"]["agents are started"] < 15, "those that cannot begin are waited for"
+    assert report["outcome"] == "gave up" and len(report["launches"]) == 1, log
+    assert report["launches"][0]["before"]["agents are started"] < 15, "those that cannot begin are waited for"
     assert no_note_stays(before)
     return str(report["reason"])
 
@@ -87,7 +87,7 @@ def test_nodes_that_cannot_protect_each_other_are_launched_once(machine: Machine
 def test_a_setting_that_is_wrong_on_all_nodes_is_told_once(machine: Machine) -> None:
     machine.settings["KEDGE_NODE_FAILURE_DOMAIN"] = "slurm"
     report, log = machine.run("--launcher=openmpi", *heat(300, 100), expect=3)
-    assert not report["attempts"] and report["reason"].count("SLURM_TOPOLOGY_ADDR names no switch") == 1
+    assert not report["launches"] and report["reason"].count("SLURM_TOPOLOGY_ADDR names no switch") == 1
     assert f"nodes {', '.join(machine.names)} are left out: it cannot be asked: node.failure_domain = " in log
 
 
@@ -142,7 +142,7 @@ def test_who_begins_after_all_is_launched_again(machine: Machine) -> None:
     )
     arguments = ["--launcher=openmpi", "--nodes=1", "--no-progress=2", "--", "env", "KEDGE_POOL_SIZE=large", *python(program)]
     report, _ = machine.run(*arguments, expect=1)
-    assert [attempt["exit_code"] for attempt in report["attempts"]] == [7, 7] and "ended without a newer" in report["reason"]
+    assert [launch["exit_code"] for launch in report["launches"]] == [7, 7] and "ended without a newer" in report["reason"]
 
 
 def test_a_refusal_that_the_application_has_outlived_ends_nothing() -> None:

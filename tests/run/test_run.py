@@ -20,8 +20,8 @@ pytestmark = pytest.mark.needs("MPI")
 def test_an_application_that_finishes(machine: Machine) -> None:
     report, log = machine.run("--launcher=openmpi", "--job=calm", *heat(300, 100))
     assert report["outcome"] == "finished" and report["job"] == "calm" and report["exit_code"] == 0
-    assert report["versions"] == {"heat3d": 300} and len(report["attempts"]) == 1
-    assert report["attempts"][0]["nodes"] == machine.names[:2] and not report["not_drained"]
+    assert report["versions"] == {"heat3d": 300} and len(report["launches"]) == 1
+    assert report["launches"][0]["nodes"] == machine.names[:2] and not report["not_drained"]
     assert result(log) == reference(machine, 300)
 
 
@@ -67,14 +67,14 @@ def test_a_run_whose_last_version_is_on_its_nodes_only_leaves_it_there(machine: 
 @pytest.mark.parametrize(
     ("launcher", "program"), [("openmpi", HEAT), pytest.param("mpich", HEAT_MPICH, marks=pytest.mark.needs("MPICH"))], ids=["openmpi", "mpich"]
 )
-def test_a_killed_rank_costs_an_attempt_and_nothing_else(machine: Machine, launcher: str, program: Path) -> None:
+def test_a_killed_rank_costs_a_launch_and_nothing_else(machine: Machine, launcher: str, program: Path) -> None:
     run = machine.start(f"--launcher={launcher}", *endless_heat(machine, program))
     machine.end_after(until(machine.versions))
     kill(until(lambda: machine.ranks_on(machine.names[1], "heat3d"))[0])
     report, log = machine.finish(run)
-    assert report["outcome"] == "finished" and len(report["attempts"]) == 2
-    assert report["attempts"][0]["exit_code"] != 0 and report["attempts"][0]["advanced"]
-    assert report["attempts"][1]["nodes"] == machine.names[:2]
+    assert report["outcome"] == "finished" and len(report["launches"]) == 2
+    assert report["launches"][0]["exit_code"] != 0 and report["launches"][0]["advanced"]
+    assert report["launches"][1]["nodes"] == machine.names[:2]
     assert_continued(machine, log)
 
 
@@ -86,7 +86,7 @@ def test_the_report_of_a_run_has_its_launches(machine: Machine) -> None:
     (machine.folder / "run.json").write_text(json.dumps(report))
     command = [KEDGE, "report", "shown", "--run", machine.folder / "run.json", "--json"]
     told = json.loads(subprocess.run(command, env=machine.environment(), capture_output=True, text=True, timeout=60, check=True).stdout)
-    assert [launch["nodes"] for launch in told["launches"]] == [attempt["nodes"] for attempt in report["attempts"]]
+    assert [launch["nodes"] for launch in told["launches"]] == [launch["nodes"] for launch in report["launches"]]
     assert told["outcome"].startswith("finished: ") and [attempt["state"] for attempt in told["attempts"]] == ["died", "ended"]
     assert told["restores"][0]["attempt"] == 2 and told["restores"][0]["name"] == "heat3d"
     assert max(version["version"] for version in told["versions"]) == report["versions"]["heat3d"]
@@ -103,10 +103,10 @@ def test_a_dead_node_is_left_out_and_a_spare_takes_its_place(machine: Machine, s
     machine.lose(machine.names[2])  # a spare: it is looked at before it is taken
     machine.lose(machine.names[1])
     report, log = machine.finish(run)
-    assert report["outcome"] == "finished" and len(report["attempts"]) == 2
-    assert report["attempts"][1]["nodes"] == [machine.names[0], machine.names[3]]
+    assert report["outcome"] == "finished" and len(report["launches"]) == 2
+    assert report["launches"][1]["nodes"] == [machine.names[0], machine.names[3]]
     assert re.search(rf"nodes? .*\b{machine.names[1]}\b.* left out: its health probe failed", log)
-    assert report["attempts"][1]["before"]["nodes are asked what a launch finds"] < 4, "the dead one was waited for"
+    assert report["launches"][1]["before"]["nodes are asked what a launch finds"] < 4, "the dead one was waited for"
     assert_continued(machine, log)
 
 
@@ -116,7 +116,7 @@ def test_a_node_that_comes_back_empty_is_hardly_waited_for(machine: Machine) -> 
     machine.end_after(until(machine.versions))
     machine.reboot(machine.names[1])
     report, log = machine.finish(run)
-    again = report["attempts"][1]
+    again = report["launches"][1]
     assert again["nodes"] == machine.names[:2] and again["before"]["nodes are asked what a launch finds"] < 3, log
     assert_continued(machine, log)
 
@@ -135,7 +135,7 @@ def test_a_virtual_node_is_killed_as_the_page_says(machine: Machine) -> None:
     finally:
         Path(f"/tmp/dead.{dead}").unlink(missing_ok=True)
     assert f"node {dead} is left out: its health probe failed" in log
-    assert report["outcome"] == "finished" and dead not in report["attempts"][-1]["nodes"]
+    assert report["outcome"] == "finished" and dead not in report["launches"][-1]["nodes"]
 
 
 def test_agents_log_where_operators_look(machine: Machine) -> None:
@@ -156,9 +156,9 @@ def test_an_application_that_hangs_on_a_dead_node_is_ended(machine: Machine) -> 
     (machine.folder / f"dead.{machine.names[0]}").touch()
     report, _ = machine.finish(run)
     assert report["outcome"] == "finished"
-    assert list(report["attempts"][0]["dead"]) == [machine.names[0]]
-    assert report["attempts"][1]["nodes"] == [machine.names[2], machine.names[1]]
-    assert not any("pause" in stage for stage in report["attempts"][1]["before"]), "there is nothing to wait for"
+    assert list(report["launches"][0]["dead"]) == [machine.names[0]]
+    assert report["launches"][1]["nodes"] == [machine.names[2], machine.names[1]]
+    assert not any("pause" in stage for stage in report["launches"][1]["before"]), "there is nothing to wait for"
 
 
 def test_a_launch_that_had_to_be_ended_is_not_finished(machine: Machine) -> None:
@@ -168,8 +168,8 @@ def test_a_launch_that_had_to_be_ended_is_not_finished(machine: Machine) -> None
     until((machine.folder / "first").exists)
     (machine.folder / f"dead.{machine.names[0]}").touch()
     report, log = machine.finish(run, expect=1)
-    assert report["outcome"] == "gave up" and report["attempts"][0]["ended"]
-    assert f"attempt 1 had to be ended (dead: {machine.names[0]})" in log
+    assert report["outcome"] == "gave up" and report["launches"][0]["ended"]
+    assert f"launch 1 had to be ended (dead: {machine.names[0]})" in log
 
 
 def test_too_few_nodes_leave_what_survives_in_the_store(machine: Machine) -> None:
@@ -185,7 +185,7 @@ def test_too_few_nodes_end_the_job_and_name_the_dead(machine: Machine) -> None:
     for name in machine.names[1:]:
         (machine.folder / f"dead.{name}").touch()
     report, log = machine.run("--launcher=openmpi", f"--probe={machine.probe()}", *heat(10), expect=3)
-    assert report["outcome"] == "too few nodes" and not report["attempts"]
+    assert report["outcome"] == "too few nodes" and not report["launches"]
     assert all(name in report["reason"] for name in machine.names[1:]) and "2 are needed" in log
 
 
@@ -193,7 +193,7 @@ def test_fewer_nodes_carry_more_ranks_where_that_is_allowed(machine: Machine) ->
     for name in machine.names[1:]:
         (machine.folder / f"dead.{name}").touch()
     report, log = machine.run("--launcher=openmpi", "--nodes-min=1", f"--probe={machine.probe()}", *heat(200, 100))
-    assert report["attempts"][0]["nodes"] == machine.names[:1] and result(log) == reference(machine, 200)
+    assert report["launches"][0]["nodes"] == machine.names[:1] and result(log) == reference(machine, 200)
 
 
 def test_without_hosts_it_runs_on_this_machine(machine: Machine) -> None:
@@ -201,31 +201,31 @@ def test_without_hosts_it_runs_on_this_machine(machine: Machine) -> None:
     machine.where, machine.hosts = [], []
     report, log = machine.run("--launcher=openmpi", "--ranks=2", "--", *heat(300, 100)[-4:])
     assert report["outcome"] == "finished" and report["versions"] == {"heat3d": 300}
-    assert report["attempts"][0]["nodes"] == machine.names[:1] and result(log) == reference(machine, 300)
+    assert report["launches"][0]["nodes"] == machine.names[:1] and result(log) == reference(machine, 300)
 
 
 def test_virtual_nodes_without_names(machine: Machine) -> None:
     machine.settings["KEDGE_NODE"] = machine.names[0]
     machine.hosts = []
     report, _ = machine.run("--launcher=openmpi", "--nodes=2", "--", *heat(300, 100)[-4:])
-    assert report["attempts"][0]["nodes"] == [f"{machine.names[0]}-0", f"{machine.names[0]}-1"]
+    assert report["launches"][0]["nodes"] == [f"{machine.names[0]}-0", f"{machine.names[0]}-1"]
 
 
 @pytest.mark.parametrize(("program", "why"), [("kill -ILL $$", "instructions"), ("exit 126", "cannot be run")])
 def test_what_would_end_in_the_same_way_again_is_not_tried_again(machine: Machine, program: str, why: str) -> None:
     report, log = machine.run("--launcher=openmpi", "--nodes=1", "--", "sh", "-c", program, expect=1)
-    assert len(report["attempts"]) == 1 and why in report["reason"], log
+    assert len(report["launches"]) == 1 and why in report["reason"], log
 
 
 def test_a_store_that_cannot_be_made_is_not_tried_again(machine: Machine) -> None:
     machine.settings["KEDGE_STORE_PATH"] = str(machine.folder / "unmounted" / "store")
     report, log = machine.run("--launcher=openmpi", *heat(300, 100), expect=1)
-    assert len(report["attempts"]) == 1 and f"there is no store: {machine.folder}/unmounted: is not there" in report["reason"], log
+    assert len(report["launches"]) == 1 and f"there is no store: {machine.folder}/unmounted: is not there" in report["reason"], log
 
 
 def test_what_the_launcher_refuses_is_not_tried_again(machine: Machine) -> None:
     report, log = machine.run("--launcher=openmpi", "--nodes=1", "--launch-options=--nonsense", "--", "true", expect=1)
-    assert len(report["attempts"]) == 1 and 'openmpi starts nothing: unknown option "--nonsense"' in report["reason"], log
+    assert len(report["launches"]) == 1 and 'openmpi starts nothing: unknown option "--nonsense"' in report["reason"], log
     assert 'Error: unknown option "--nonsense"' in log, "its own words come through"
 
 

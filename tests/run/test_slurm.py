@@ -61,10 +61,10 @@ def test_a_node_that_dies_in_mid_run_is_replaced_by_a_spare(cluster: Cluster, ma
     until(lambda: "kedge run is over" in text(output), seconds=180)
     assert "kedge run is over: 0" in text(output), text(output) + cluster.logs()
     report = json.loads((machine.folder / "report.json").read_text())
-    assert report["outcome"] == "finished" and len(report["attempts"]) >= 2, text(output)
-    assert lost in report["attempts"][0]["nodes"]
-    assert ("SLURM says that it is down" if told else "its slurmd does not run") in report["attempts"][0]["dead"][lost]
-    assert report["attempts"][-1]["nodes"] == [machine.names[0], machine.names[1], machine.names[3]]
+    assert report["outcome"] == "finished" and len(report["launches"]) >= 2, text(output)
+    assert lost in report["launches"][0]["nodes"]
+    assert ("SLURM says that it is down" if told else "its slurmd does not run") in report["launches"][0]["dead"][lost]
+    assert report["launches"][-1]["nodes"] == [machine.names[0], machine.names[1], machine.names[3]]
     assert_continued(machine, text(output), cells=24)
 
 
@@ -88,7 +88,7 @@ def test_what_the_scheduler_refuses_is_not_tried_again(cluster: Cluster, machine
     script = "kedge run --virtual --nodes=2 --ranks=2 --launch-options=--constraint=nonsense -- hostname\necho kedge run is over: $?\n"
     output = submit(cluster, machine, script, "--nodes=2", f"--chdir={machine.folder}")
     until(lambda: "kedge run is over" in text(output))
-    assert "kedge run is over: 1" in text(output) and "attempt 2" not in text(output), text(output) + cluster.logs()
+    assert "kedge run is over: 1" in text(output) and "launch 2" not in text(output), text(output) + cluster.logs()
     assert re.search(r"gave up: srun starts nothing: \S", text(output)), text(output)
 
 

@@ -42,6 +42,6 @@ def test_a_host_that_is_lost_is_left_out_and_a_spare_takes_its_place(machine: Ma
     hosts.lose(second)
     report, log = machine.finish(run)
     until(lambda: agents(machine) == [])  # they were told to end
-    assert report["outcome"] == "finished" and [attempt["nodes"] for attempt in report["attempts"]] == [[first, second], [first, spare]], log
+    assert report["outcome"] == "finished" and [launch["nodes"] for launch in report["launches"]] == [[first, second], [first, spare]], log
     assert f"node {second} is left out: " in log and f"node {sick} is left out: its health probe failed: exit code 1" in log
     assert_continued(machine, log)

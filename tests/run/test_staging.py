@@ -26,8 +26,8 @@ def agents(machine: Machine) -> list[int]:
 
 def test_the_last_host_writes_the_checkpoints(machine: Machine) -> None:
     report, _ = machine.run(*options(machine), *heat(40, 10))
-    assert report["outcome"] == "finished" and report["attempts"][0]["nodes"] == machine.names[:2]
-    assert "staging agents are started" in report["attempts"][0]["before"]
+    assert report["outcome"] == "finished" and report["launches"][0]["nodes"] == machine.names[:2]
+    assert "staging agents are started" in report["launches"][0]["before"]
     assert not agents(machine)
     # A node object each: of a staging agent, though the layout is one of files.
     objects = [path.name for path in (machine.folder / "store").rglob("data/*")]

@@ -228,7 +228,7 @@ def _add_run(made: Job, run: dict[str, Any]) -> None:
     try:
         made.launches = [
             Launch(of["number"], of["nodes"], of["exit_code"], of["ended"], of["seconds"], of["advanced"], of["dead"], of["before"])
-            for of in run["attempts"]
+            for of in run["launches"]
         ]
         made.outcome = f"{run['outcome']}: {run['reason']}"
         not_drained = run["not_drained"]

@@ -205,7 +205,7 @@ class Trouble:
 
 @dataclasses.dataclass
 class Launch:
-    """An attempt as ``kedge run`` has seen it."""
+    """A launch as ``kedge run`` has seen it."""
 
     number: int
     nodes: list[str]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from kedge.run.nodes import Answer
-from kedge.run.notes import Launch, Opened, jobs_opened
+from kedge.run.notes import LaunchMark, Opened, jobs_opened
 from kedge.run.progress import Newest, Prospects, newest_among
 from kedge.run.shells import Shell, end_group, end_steps, run_on, start_step
 
@@ -89,9 +89,9 @@ class Agents:
         """The agent's own account (kedge status --json); None without an answer."""
         return Answer(*run_on(self._shell, node, [self._tool, "status", "--json"], _ANSWER_SECONDS)).status()
 
-    def opened(self, node: str, launch: Launch) -> list[Opened]:
+    def opened(self, node: str, mark: LaunchMark) -> list[Opened]:
         """Which jobs the ranks there have opened so far."""
-        return jobs_opened([run_on(self._shell, node, launch.peeking(), _ANSWER_SECONDS)[1]])
+        return jobs_opened([run_on(self._shell, node, mark.peeking(), _ANSWER_SECONDS)[1]])
 
     def halt(self, nodes: Iterable[str], job: str) -> bool:
         """Asks the job for a checkpoint now, and to end after it; whether the agent of its rank 0 has heard."""

@@ -27,7 +27,7 @@ from kedge.tool import find_tool
 DESCRIPTION = """\
 Launches COMMAND on some of the nodes there are and keeps it running until it
 is finished: after a failure the dead nodes are left out, spares take their
-places, and the next attempt continues from the newest checkpoint that survives.
+places, and the next launch continues from the newest checkpoint that survives.
 """
 EPILOG = """\
 Exit codes:
@@ -97,8 +97,8 @@ def build_parser() -> argparse.ArgumentParser:
     failures = parser.add_argument_group("after a failure")
     failures.add_argument("--restarts", type=not_negative, metavar="N", default=limits.restarts_max, help=f"launch again at most so often (default: {limits.restarts_max})")
     failures.add_argument(
-        "--no-progress", type=positive, metavar="N", default=limits.attempts_without_progress_max,
-        help=f"give up after so many attempts in a row without a newer complete version (default: {limits.attempts_without_progress_max})",
+        "--no-progress", type=positive, metavar="N", default=limits.launches_without_progress_max,
+        help=f"give up after so many launches in a row without a newer complete version (default: {limits.launches_without_progress_max})",
     )
     failures.add_argument("--if-lost", choices=["stop", "begin"], help="where there were checkpoints and none is left: stop, or begin anew (default: restart.if_lost, stop)")
     failures.add_argument("--back-off", type=seconds, metavar="TIME", default=limits.back_off, help="pause after the first of those, doubled each time (default: 5s)")
@@ -255,7 +255,7 @@ def supervise(options: argparse.Namespace) -> Report:
         agents=Agents(shell, tool, options.agent_log, start=not options.no_agents), buffers=buffers, staging=staging,
         health=Health(shell, tool, ["sh", "-c", options.probe] if options.probe else [], in_slurm, options.patience), allocation=allocation,
         limits=Limits(
-            restarts_max=options.restarts, attempts_without_progress_max=options.no_progress, back_off=options.back_off,
+            restarts_max=options.restarts, launches_without_progress_max=options.no_progress, back_off=options.back_off,
             heartbeat=options.heartbeat, patience=options.patience, reserve=options.reserve, drain=options.drain_timeout, requeue_code=options.requeue_code,
             release_nodes=options.release_nodes, begin_if_lost=if_lost == "begin",
         ),

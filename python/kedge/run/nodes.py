@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from kedge.run.notes import Launch
+from kedge.run.notes import LaunchMark
 from kedge.run.shells import Shell, run_on
 from kedge.run.slurm_daemon import why_no_step_starts
 
@@ -95,17 +95,17 @@ class Health:
         self._shell, self._tool, self._probe, self._slurm, self._patience_seconds = shell, tool, probe, slurm, patience_seconds
         self.with_mute_agents: set[str] = set()  # of the dead: their agents stood still, and keep what they hold
 
-    def ask(self, nodes: Iterable[str], launch: Launch | None = None) -> dict[str, Answer]:
+    def ask(self, nodes: Iterable[str], mark: LaunchMark | None = None) -> dict[str, Answer]:
         """How they are, all at once. Those that SLURM knows to be dead are not asked: that could take as long as one may wait.
 
-        `launch`: they are asked for what it has left, too.
+        `mark`: they are asked for what it has left, too.
         """
         names = list(nodes)
         command = [self._tool, "status", "--json"]
         dead = self.dead_by_slurm(names)
         rest = [node for node in names if node not in dead]
         with ThreadPoolExecutor(_PARALLEL) as pool:
-            answers = pool.map(lambda node: Answer(*self._ask(node, launch.asking(command) if launch else command)), rest)
+            answers = pool.map(lambda node: Answer(*self._ask(node, mark.asking(command) if mark else command)), rest)
             return {node: Answer(None, why) for node, why in dead.items()} | dict(zip(rest, answers, strict=True))
 
     def dead_among(self, nodes: Iterable[str], answers: Mapping[str, Answer] | None = None) -> dict[str, str]:

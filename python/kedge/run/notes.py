@@ -25,7 +25,7 @@ _READ = (
 _PEEK = 'cat "/dev/shm/kedge-$(id -u)/jobs-$0" 2>/dev/null'
 
 
-class Launch(NamedTuple):
+class LaunchMark(NamedTuple):
     """What tells the notes of one launch from all others."""
 
     token: str
@@ -46,11 +46,11 @@ class Opened(NamedTuple):
     attempt: int
 
 
-def begin_launch(ranks: int) -> Launch:
+def begin_launch(ranks: int) -> LaunchMark:
     """For the ranks that are launched next: their environment has it from here."""
-    launch = Launch(secrets.token_hex(16))
-    os.environ |= {"KEDGE_RUN_LAUNCH": launch.token, "KEDGE_RUN_RANKS": str(ranks)}
-    return launch
+    mark = LaunchMark(secrets.token_hex(16))
+    os.environ |= {"KEDGE_RUN_LAUNCH": mark.token, "KEDGE_RUN_RANKS": str(ranks)}
+    return mark
 
 
 def why_refused(outputs: Iterable[str], seconds_since_end: float) -> str:

@@ -1,7 +1,7 @@
 """The loop of ``kedge run``: launch, watch, and decide what an end means.
 
-An attempt that ends with 0 has finished the job; one whose ranks were told to exit was halted, however it ended. Any other end
-is a failure: the dead nodes are left out, spares take their places, and the next attempt continues from the newest version that
+A launch that ends with 0 has finished the job; one whose ranks were told to exit was halted, however it ended. Any other end
+is a failure: the dead nodes are left out, spares take their places, and the next launch continues from the newest version that
 survives. It is launched at once when the last one has made progress (a newer version that is complete in the store, or survives
 the loss of a node) or nodes have died, after a growing pause otherwise, and not at all when several in a row have made none: then
 the job itself is at fault, and says so. When the allocation ends, the job is asked for a last checkpoint, that is carried to the store, and
@@ -28,7 +28,7 @@ from kedge.run.buffers import Buffers
 from kedge.run.launch_errors import LaunchErrors
 from kedge.run.launchers import Launcher
 from kedge.run.nodes import Answer, Health, Nodes, TooFewNodesError, by_reason
-from kedge.run.notes import Launch, Opened, begin_launch, jobs_opened, why_refused
+from kedge.run.notes import LaunchMark, Opened, begin_launch, jobs_opened, why_refused
 from kedge.run.progress import Newest, Prospects, Versions, before_attempt, has_advanced, newest_of, newest_versions, numbers
 from kedge.run.stages import Stages, show_stages
 from kedge.run.staging import Staging
@@ -60,7 +60,7 @@ class Limits:
     """When to stop trying, and how long to wait. Times are seconds."""
 
     restarts_max: int = 100
-    attempts_without_progress_max: int = 3
+    launches_without_progress_max: int = 3
     back_off: float = 5.0
     back_off_max: float = 300.0
     heartbeat: float = 10.0
@@ -73,7 +73,7 @@ class Limits:
 
 
 @dataclasses.dataclass
-class Attempt:
+class Launch:
     """One launch, for the report."""
 
     number: int
@@ -83,7 +83,7 @@ class Attempt:
     refusal: str = ""  # in the launcher's words, why it has started nothing
     refused: str = ""  # in Kedge's words, why the ranks could not begin
     seconds: float = 0.0
-    before: dict[str, float] = dataclasses.field(default_factory=dict)  # seconds of each stage since the attempt before had ended
+    before: dict[str, float] = dataclasses.field(default_factory=dict)  # seconds of each stage since the launch before had ended
     advanced: bool = False
     dead: dict[str, str] = dataclasses.field(default_factory=dict)
 
@@ -97,8 +97,8 @@ class Report:
     reason: str = ""
     exit_code: int = 0
     versions: Versions = dataclasses.field(default_factory=dict)
-    attempts: list[Attempt] = dataclasses.field(default_factory=list)
-    after: dict[str, float] = dataclasses.field(default_factory=dict)  # as Attempt.before, since the last attempt had ended
+    launches: list[Launch] = dataclasses.field(default_factory=list)
+    after: dict[str, float] = dataclasses.field(default_factory=dict)  # as Launch.before, since the last launch had ended
     not_drained: dict[str, str] = dataclasses.field(default_factory=dict)
     freed: list[str] = dataclasses.field(default_factory=list)  # nodes whose checkpoints staging agents took over at the end
     node_seconds_saved: float = 0.0  # from then until these were in the store, times those nodes
@@ -120,7 +120,7 @@ class Supervisor:
         self._allocation, self._limits, self._output, self._say = allocation, limits, output, say
         self._report = Report(job)
         self._stages = Stages(say)
-        self._safe: Newest | None = None  # before the attempt under way, or that which has ended last
+        self._safe: Newest | None = None  # before the launch under way, or that which has ended last
         self._halting = False  # by us: the allocation ends
 
     def run(self) -> Report:
@@ -141,7 +141,7 @@ class Supervisor:
     def _loop(self) -> None:
         answers = self._ask(self._nodes.in_use)
         self._safe = self._newest(answers, self._nodes.in_use)
-        idle_attempts = 0
+        idle_launches = 0
         self._find_dead({}, answers)
         while True:
             if self._buffers:
@@ -158,58 +158,58 @@ class Supervisor:
                 return self._unknown(found)
             if found and found.lost and not self._limits.begin_if_lost:
                 return self._lost(found)
-            attempt = self._launch(found, launch := begin_launch(self._ranks))
+            launch = self._launch(found, mark := begin_launch(self._ranks))
             ended = time.monotonic()
-            left = [node for node in attempt.nodes if node not in attempt.dead]
-            answers = self._ask(left, launch)
-            attempt.refused = why_refused((answer.output for answer in answers.values()), time.monotonic() - ended)
+            left = [node for node in launch.nodes if node not in launch.dead]
+            answers = self._ask(left, mark)
+            launch.refused = why_refused((answer.output for answer in answers.values()), time.monotonic() - ended)
             first = self._follow(jobs_opened(answer.output for answer in answers.values()))
             after = self._newest(answers, left)
-            how = describe(attempt)
+            how = describe(launch)
             told_to_exit = self._was_told_to_exit(answers, left)
             if first:
                 self._safe = before_attempt(after, first)
-            attempt.advanced = has_advanced(self._safe, after)
-            if attempt.exit_code == 0 and not attempt.ended:
+            launch.advanced = has_advanced(self._safe, after)
+            if launch.exit_code == 0 and not launch.ended:
                 if self._launcher.replaces_nodes:
-                    attempt.dead = self._say_dead(self._health.dead_among(left, answers))
-                    self._nodes.leave_out(attempt.dead)
+                    launch.dead = self._say_dead(self._health.dead_among(left, answers))
+                    self._nodes.leave_out(launch.dead)
                 return self._finish(told_to_exit)
             if self._halting:
                 return self._out_of_time(f"the application {how} when it was asked to stop")
             if told_to_exit:
                 return self._halted(f"; the application {how}")
             self._safe = after if after is not None else self._safe
-            idle_attempts = 0 if attempt.advanced else idle_attempts + 1
+            idle_launches = 0 if launch.advanced else idle_launches + 1
             # Some of it may be gone with the nodes that died: the look ahead tells what is left.
-            self._say(f"attempt {attempt.number} {how} after {attempt.seconds:.0f} s, "
-                      + (f"safe until then: {show(numbers(self._safe))}" if attempt.advanced else "without progress"))
+            self._say(f"launch {launch.number} {how} after {launch.seconds:.0f} s, "
+                      + (f"safe until then: {show(numbers(self._safe))}" if launch.advanced else "without progress"))
             # Where nodes have versions, the job goes on without a store.
-            is_first = attempt.number == 1 and not attempt.advanced and not attempt.ended and not (found and found.versions)
-            if is_first and (trouble := self._agents.why_no_store(attempt.nodes[0])):
+            is_first = launch.number == 1 and not launch.advanced and not launch.ended and not (found and found.versions)
+            if is_first and (trouble := self._agents.why_no_store(launch.nodes[0])):
                 return self._give_up(f"the application {how}, and there is no store: {trouble}")
-            if hopeless := why_hopeless(attempt):
-                return self._give_up(f"the last attempt {how}: {hopeless}")
-            if len(self._report.attempts) > self._limits.restarts_max:
-                times = len(self._report.attempts)
-                return self._give_up(f"it failed {'once' if times == 1 else f'{times} times'}; the last attempt {how}")
-            if idle_attempts >= self._limits.attempts_without_progress_max:
+            if hopeless := why_hopeless(launch):
+                return self._give_up(f"the last launch {how}: {hopeless}")
+            if len(self._report.launches) > self._limits.restarts_max:
+                times = len(self._report.launches)
+                return self._give_up(f"it failed {'once' if times == 1 else f'{times} times'}; the last launch {how}")
+            if idle_launches >= self._limits.launches_without_progress_max:
                 return self._give_up(
-                    f"{idle_attempts} attempts in a row ended without a newer complete version; the last one {how} "
-                    f"after {attempt.seconds:.0f} s"
+                    f"{idle_launches} launches in a row ended without a newer complete version; the last one {how} "
+                    f"after {launch.seconds:.0f} s"
                 )
-            attempt.dead |= self._find_dead(attempt.dead, answers)
+            launch.dead |= self._find_dead(launch.dead, answers)
             # Later on it may be for what died.
-            if attempt.refusal and attempt.number == 1 and not attempt.dead:
-                return self._give_up(f"{self._launcher.kind} starts nothing: {attempt.refusal}")
+            if launch.refusal and launch.number == 1 and not launch.dead:
+                return self._give_up(f"{self._launcher.kind} starts nothing: {launch.refusal}")
             # Where nodes died, the next launch is another one.
-            if not self._pause(0 if attempt.dead else idle_attempts):
-                return self._out_of_time("the time was over between two attempts")
+            if not self._pause(0 if launch.dead else idle_launches):
+                return self._out_of_time("the time was over between two launches")
 
-    def _ask(self, nodes: list[str], launch: Launch | None = None) -> dict[str, Answer]:
+    def _ask(self, nodes: list[str], mark: LaunchMark | None = None) -> dict[str, Answer]:
         """These and the spares, which are looked at before they are needed: once for all that is to be known of them."""
         with self._stages.stage("nodes are asked how they are"):
-            return self._health.ask([*nodes, *self._nodes.spares], launch)
+            return self._health.ask([*nodes, *self._nodes.spares], mark)
 
     def _newest(self, answers: Mapping[str, Answer], nodes: list[str]) -> Newest | None:
         with self._stages.stage("the store is asked what is safe"):
@@ -259,33 +259,33 @@ class Supervisor:
             self._say(f"nodes that may have what the job continues from do not answer, and are waited for: {', '.join(found.silent)}")
         return look(self._limits.patience) or found
 
-    def _launch(self, found: Prospects | None, launch: Launch) -> Attempt:
+    def _launch(self, found: Prospects | None, mark: LaunchMark) -> Launch:
         nodes = list(self._nodes.in_use)
-        attempt = Attempt(len(self._report.attempts) + 1, nodes, before=self._stages.take())
-        self._report.attempts.append(attempt)
-        took = show_stages(attempt.before)
-        self._say(f"attempt {attempt.number}: {self._ranks} rank{'s' if self._ranks > 1 else ''} on {','.join(nodes)}; {describe_start(found)}"
+        launch = Launch(len(self._report.launches) + 1, nodes, before=self._stages.take())
+        self._report.launches.append(launch)
+        took = show_stages(launch.before)
+        self._say(f"launch {launch.number}: {self._ranks} rank{'s' if self._ranks > 1 else ''} on {','.join(nodes)}; {describe_start(found)}"
                   + (f" (beforehand: {took})" if took else ""))
         began = time.monotonic()
         process, errors = self._start(self._launcher.command(nodes, self._ranks, self._application))
         try:
-            self._watch(process, attempt, launch)
+            self._watch(process, launch, mark)
             for _ in range(_SUCCESSORS_MAX):
                 # What has died by a signal was killed: the ranks may run on.
                 if (process.poll() or 0) >= 0 or self._halting or not (successor := self._launcher.successor()):
                     break
                 self._say(f"the launcher has ended with {describe_exit(process.returncode)}: another one takes over")
                 process, errors = self._start(successor)
-                self._watch(process, attempt, launch)
-            attempt.ended = process.poll() is None
+                self._watch(process, launch, mark)
+            launch.ended = process.poll() is None
         finally:
-            waits_for_dead = bool(attempt.dead) and self._launcher.kind != "srun"
+            waits_for_dead = bool(launch.dead) and self._launcher.kind != "srun"
             with self._stages.stage("the launcher ends its ranks"):
                 end_launch(process, _KILL_SECONDS_DEAD if waits_for_dead else _KILL_SECONDS)
-        attempt.exit_code = process.returncode
-        attempt.refusal = errors.refusal() if process.returncode != 0 else ""
-        attempt.seconds = time.monotonic() - began
-        return attempt
+        launch.exit_code = process.returncode
+        launch.refusal = errors.refusal() if process.returncode != 0 else ""
+        launch.seconds = time.monotonic() - began
+        return launch
 
     def _start(self, command: list[str]) -> tuple[subprocess.Popen[bytes], LaunchErrors]:
         errors = LaunchErrors(self._launcher.refusals())
@@ -296,7 +296,7 @@ class Supervisor:
         errors.begin()
         return process, errors
 
-    def _watch(self, process: subprocess.Popen[bytes], attempt: Attempt, launch: Launch) -> None:
+    def _watch(self, process: subprocess.Popen[bytes], launch: Launch, mark: LaunchMark) -> None:
         """Until the launch has ended, or must be ended: a node of it is dead, or the time is over."""
         look = time.monotonic() + self._limits.heartbeat
         kill_at = float("inf")
@@ -305,16 +305,16 @@ class Supervisor:
             time.sleep(_POLL_SECONDS)
             now = time.monotonic()
             if not self._halting and self._allocation.is_ending(self._limits.reserve):
-                kill_at, ask_at = self._begin_halt(attempt, launch)
+                kill_at, ask_at = self._begin_halt(launch, mark)
             elif now >= ask_at:
-                ask_at = self._ask_to_halt(attempt, launch)
+                ask_at = self._ask_to_halt(launch, mark)
             if now >= kill_at or self._allocation.signals > 1:
                 self._say("it has not ended by itself in time, and is ended")
                 return
             if now >= look and not self._launcher.replaces_nodes:
                 look = now + self._limits.heartbeat
-                attempt.dead = self._dead_in_run(attempt.nodes)
-                if attempt.dead:
+                launch.dead = self._dead_in_run(launch.nodes)
+                if launch.dead:
                     return
 
     def _dead_in_run(self, nodes: list[str]) -> dict[str, str]:
@@ -323,7 +323,7 @@ class Supervisor:
         suspects = [node for node in self._agents.ended(nodes) if node not in found]
         return found | (self._health.dead_among(suspects) if suspects else {})
 
-    def _begin_halt(self, attempt: Attempt, launch: Launch) -> tuple[float, float]:
+    def _begin_halt(self, launch: Launch, mark: LaunchMark) -> tuple[float, float]:
         """Asks for the last checkpoint; until when the application may take, and when it is to be asked again."""
         self._halting = True
         left = self._allocation.seconds_left()
@@ -331,23 +331,23 @@ class Supervisor:
         self._say(f"the allocation ends ({why}): asking for a last checkpoint")
         # Half of what is left belongs to the application, half to carrying its checkpoint to the store.
         kill_at = time.monotonic() + 0.5 * (min(left, self._limits.reserve) if left is not None else self._limits.reserve)
-        ask_at = self._ask_to_halt(attempt, launch)
+        ask_at = self._ask_to_halt(launch, mark)
         if ask_at < float("inf"):
             self._say("no agent knows of the job's rank 0 yet: it is asked when it has begun")
         return kill_at, ask_at
 
-    def _ask_to_halt(self, attempt: Attempt, launch: Launch) -> float:
+    def _ask_to_halt(self, launch: Launch, mark: LaunchMark) -> float:
         """When to ask again: rank 0 may not have begun with Kedge yet."""
-        self._follow(self._agents.opened(attempt.nodes[0], launch))
-        return float("inf") if self._agents.halt(attempt.nodes, self._job) else time.monotonic() + _ASK_AGAIN_SECONDS
+        self._follow(self._agents.opened(launch.nodes[0], mark))
+        return float("inf") if self._agents.halt(launch.nodes, self._job) else time.monotonic() + _ASK_AGAIN_SECONDS
 
-    def _pause(self, idle_attempts: int) -> bool:
-        """Before the next attempt; False when the time is over."""
-        pause = min(self._limits.back_off * 2.0 ** (idle_attempts - 1), self._limits.back_off_max) if idle_attempts > 0 else 0.0
+    def _pause(self, idle_launches: int) -> bool:
+        """Before the next launch; False when the time is over."""
+        pause = min(self._limits.back_off * 2.0 ** (idle_launches - 1), self._limits.back_off_max) if idle_launches > 0 else 0.0
         if pause > 0:
-            self._say(f"the next attempt begins in {pause:.0f} s")
+            self._say(f"the next launch begins in {pause:.0f} s")
         end = time.monotonic() + pause
-        with self._stages.stage("the pause after an attempt without progress") if pause > 0 else contextlib.nullcontext():
+        with self._stages.stage("the pause after a launch without progress") if pause > 0 else contextlib.nullcontext():
             while not (is_ending := self._allocation.is_ending(self._limits.reserve)) and time.monotonic() < end:
                 time.sleep(_POLL_SECONDS)
         return not is_ending
@@ -432,8 +432,8 @@ class Supervisor:
         report = self._report
         report.outcome, report.reason, report.exit_code = outcome, reason, int(code)
         report.versions = numbers(stored)
-        if report.attempts:  # its last versions may have come to the store since
-            report.attempts[-1].advanced |= has_advanced(self._safe, stored)
+        if report.launches:  # its last versions may have come to the store since
+            report.launches[-1].advanced |= has_advanced(self._safe, stored)
         report.after = self._stages.take()
         self._say(f"{outcome}: {reason}; newest in the store: {show(report.versions)}")
 
@@ -453,11 +453,11 @@ def end_launch(process: subprocess.Popen[bytes], patience_seconds: float) -> Non
             process.wait(seconds)
 
 
-def describe(attempt: Attempt) -> str:
+def describe(launch: Launch) -> str:
     """How a launch ended, for people."""
-    if attempt.ended:
-        return "had to be ended" + (f" (dead: {', '.join(attempt.dead)})" if attempt.dead else "")
-    return f"ended with {describe_exit(attempt.exit_code)}" + (f" ({attempt.refusal})" if attempt.refusal else "")
+    if launch.ended:
+        return "had to be ended" + (f" (dead: {', '.join(launch.dead)})" if launch.dead else "")
+    return f"ended with {describe_exit(launch.exit_code)}" + (f" ({launch.refusal})" if launch.refusal else "")
 
 
 def describe_exit(exit_code: int) -> str:
@@ -470,19 +470,19 @@ def describe_exit(exit_code: int) -> str:
     return name if exit_code < 0 else f"exit code {exit_code} (as after {name})"
 
 
-def why_hopeless(attempt: Attempt) -> str:
-    """Why the next attempt would end in the same way; empty: it may not."""
-    if attempt.ended or attempt.refusal or attempt.advanced:
+def why_hopeless(launch: Launch) -> str:
+    """Why the next launch would end in the same way; empty: it may not."""
+    if launch.ended or launch.refusal or launch.advanced:
         return ""
-    if attempt.refused:
-        return f"Kedge refuses, and would refuse again: {attempt.refused}"
-    if attempt.exit_code in (-signal.SIGILL, 128 + signal.SIGILL):
+    if launch.refused:
+        return f"Kedge refuses, and would refuse again: {launch.refused}"
+    if launch.exit_code in (-signal.SIGILL, 128 + signal.SIGILL):
         return "the program has instructions that the processors here do not know"
-    if attempt.exit_code == _REPLACED:
+    if launch.exit_code == _REPLACED:
         return "somebody has let another fmirun take over (fmirun --take-over)"
-    if attempt.exit_code == _NOT_EXECUTABLE:
+    if launch.exit_code == _NOT_EXECUTABLE:
         return "the program cannot be run"
-    if attempt.exit_code == _NOT_FOUND:
+    if launch.exit_code == _NOT_FOUND:
         return "a program that it runs, or a shared library that it needs, is not there"
     return ""
 
