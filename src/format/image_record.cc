@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/crc32c.h"
 #include "format/envelope.h"
 
 namespace kedge {
@@ -241,6 +242,15 @@ uint64_t ImageRecord::RegionBytes() const {
   uint64_t bytes = 0;
   for (const Region& region : regions) bytes += region.bytes;
   return bytes;
+}
+
+std::vector<uint32_t> ImageRecord::RegionChecksums() const {
+  std::vector<uint32_t> checksums(regions.size());
+  for (const Extent& extent : extents) {
+    uint32_t& checksum = checksums[extent.region];
+    checksum = crc32c::Combine(checksum, extent.crc32c, extent.bytes);
+  }
+  return checksums;
 }
 
 const char* ElementTypeName(ElementType type) {

@@ -130,6 +130,8 @@ struct ImageRecord {
 
   // The sum of the regions.
   uint64_t RegionBytes() const;
+  // Of each region the CRC32C of all its bytes.
+  std::vector<uint32_t> RegionChecksums() const;
   friend bool operator==(const ImageRecord&, const ImageRecord&) = default;
 };
 

@@ -17,6 +17,12 @@ TEST(Records, ComeBackAsTheyWere) {
   ASSERT_TRUE(image.ok()) << image.status().ToString();
   EXPECT_EQ(*image, testing::SampleImage());
   EXPECT_EQ(image->RegionBytes(), 368u);
+  const std::vector<uint32_t> checksums = image->RegionChecksums();
+  ASSERT_EQ(checksums.size(), image->regions.size());
+  for (const Extent& extent : image->extents) {
+    const bool is_whole = extent.bytes == image->regions[extent.region].bytes;
+    EXPECT_EQ(checksums[extent.region] == extent.crc32c, is_whole) << extent.region;
+  }
 
   bytes.clear();
   ASSERT_TRUE(EncodeLocalRecord(testing::SampleLocalRecord(), &bytes).ok());

@@ -196,6 +196,28 @@ std::vector<std::string> SavedArrays::Doubts() const {
   return doubts;
 }
 
+std::vector<std::string> UnequalCopies(const std::vector<PartContent>& contents) {
+  // By array, offset and shape.
+  std::map<std::tuple<std::string, std::vector<int64_t>, std::vector<int64_t>>, const PartContent*> first;
+  std::map<std::string, std::string> sentences;  // one of each array will do
+  for (const PartContent& content : contents) {
+    const Region& region = content.part.region;
+    if (!PartOf(region) || !region.halo.empty()) continue;
+    const std::string name = ArrayNameOf(region);
+    const PartContent*& other = first[{name, region.global_offset, region.shape}];
+    if (other == nullptr) {
+      other = &content;
+    } else if (other->crc32c != content.crc32c) {
+      const char* const what = region.global_shape == region.shape ? "is replicated" : "has a part twice";
+      sentences.try_emplace(name, fmt::format("array '{}' {}, but ranks {} and {} have other bytes of it: either comes back",
+                                              name, what, other->part.rank, content.part.rank));
+    }
+  }
+  std::vector<std::string> all;
+  for (auto& [name, sentence] : sentences) all.push_back(std::move(sentence));
+  return all;
+}
+
 Result<RegionTarget> TargetOf(const Region& saved, uint32_t index, const std::vector<ArrayBox>& boxes, const Region& wanted,
                               std::byte* memory) {
   if (saved.global_shape.size() != wanted.global_shape.size()) return Status(Code::kInternal, "not parts of one global array");

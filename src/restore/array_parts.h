@@ -25,6 +25,15 @@ struct SavedPart {
   friend bool operator==(const SavedPart&, const SavedPart&) = default;
 };
 
+// With the CRC32C of its bytes.
+struct PartContent {
+  SavedPart part;
+  uint32_t crc32c = 0;
+};
+
+// Of each array of which images have the same part with other bytes: a sentence. Parts with a halo are left out.
+std::vector<std::string> UnequalCopies(const std::vector<PartContent>& contents);
+
 // For other ranks.
 std::string EncodeParts(const std::vector<SavedPart>& parts);
 // kInternal: not what EncodeParts made.

@@ -124,6 +124,16 @@ Result<std::string> SelectJob(const OpenedStore& opened, const StoreOptions& opt
                 fmt::format("{} has several jobs; name one with --job: {}", opened.path, fmt::join(jobs, ", ")));
 }
 
+namespace {
+
+std::string Joined(const std::vector<Target>& targets, const char* by) {
+  std::vector<std::string> texts;
+  for (const Target& target : targets) texts.push_back(target.ToString());
+  return fmt::format("{}", fmt::join(texts, by));
+}
+
+}  // namespace
+
 Result<std::vector<Target>> SelectTargets(const OpenedStore& opened, const StoreOptions& options, const std::string& text,
                                           TargetForm form) {
   KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> jobs, SelectJobs(opened, options));
@@ -136,17 +146,13 @@ Result<std::vector<Target>> SelectTargets(const OpenedStore& opened, const Store
   // A name alone, where only a job or JOB/NAME will do.
   const Result<std::vector<Target>> named = FindTargets(text, names, TargetForm::kName);
   if (form == TargetForm::kFromJob && named.ok() && !named->empty()) {
-    std::vector<std::string> texts;
-    for (const Target& target : *named) texts.push_back(target.ToString());
-    return Status(Code::kNotFound,
-                  fmt::format("no job is called \"{}\"; a checkpoint is: say {}", text, fmt::join(texts, " or ")));
+    return Status(Code::kNotFound, fmt::format("no job is called \"{}\"; a checkpoint is: say {}", text, Joined(*named, " or ")));
   }
   // A job alone, where only a checkpoint will do.
   if (const auto job = names.find(text); job != names.end() && form != TargetForm::kFromJob && !job->second.empty()) {
-    std::vector<std::string> texts;
-    for (const std::string& name : job->second) texts.push_back(Target{text, name, {}}.ToString());
-    return Status(Code::kNotFound,
-                  fmt::format("no checkpoint is called \"{}\"; a job is: say {}", text, fmt::join(texts, " or ")));
+    std::vector<Target> of_job;
+    for (const std::string& name : job->second) of_job.push_back({text, name, {}});
+    return Status(Code::kNotFound, fmt::format("no checkpoint is called \"{}\"; a job is: say {}", text, Joined(of_job, " or ")));
   }
   const std::string what = options.job.empty() ? opened.path : fmt::format("job \"{}\" in {}", options.job, opened.path);
   return Status(Code::kNotFound,
@@ -167,10 +173,8 @@ Result<Target> SelectTarget(const OpenedStore& opened, const StoreOptions& optio
     if (stands) standing.push_back(target);
   }
   if (standing.size() == 1) return standing.front();
-  std::vector<std::string> texts;
-  for (const Target& target : found) texts.push_back(target.ToString());
   return Status(Code::kInvalidArgument,
-                fmt::format("\"{}\" may mean several: {}; name one with its job", text, fmt::join(texts, ", ")));
+                fmt::format("\"{}\" may mean several: {}; name one with its job", text, Joined(found, ", ")));
 }
 
 Result<VersionInfo> ResolveVersion(const OpenedStore& opened, const Target& target) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -76,7 +77,13 @@ void WarnOfIncomplete(const std::string& job, const std::vector<VersionInfo>& ne
 
 // Everything, or what the text means: a name may be one of several jobs.
 Result<std::vector<Target>> Select(const OpenedStore& opened, const LsOptions& options) {
-  if (!options.target.empty()) return SelectTargets(opened, options.store, options.target, TargetForm::kAny);
+  if (!options.target.empty()) {
+    KEDGE_ASSIGN_OR_RETURN(std::vector<Target> found, SelectTargets(opened, options.store, options.target, TargetForm::kAny));
+    // A job has attempts, a checkpoint has none: other jobs' checkpoints of that name are not meant.
+    const auto is_job = [](const Target& target) { return target.name.empty(); };
+    if (options.attempts && std::ranges::any_of(found, is_job)) std::erase_if(found, std::not_fn(is_job));
+    return found;
+  }
   KEDGE_ASSIGN_OR_RETURN(const std::vector<std::string> jobs, SelectJobs(opened, options.store));
   std::vector<Target> targets;
   for (const std::string& job : jobs) targets.push_back({job, {}, {}});

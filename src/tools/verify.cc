@@ -1,7 +1,9 @@
 // kedge verify: reads every byte of versions in the store and compares every checksum.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/byte_size.h"
@@ -45,6 +47,15 @@ Result<std::vector<Generation>> Select(const OpenedStore& opened, const VerifyTo
   return selected;
 }
 
+// What would not come back on another number of ranks as it was, though every byte is good.
+std::vector<std::string> DoubtsOf(const std::vector<PartContent>& contents) {
+  std::vector<SavedPart> parts;
+  for (const PartContent& content : contents) parts.push_back(content.part);
+  std::vector<std::string> doubts = SavedArrays(std::move(parts)).Doubts();
+  std::ranges::move(UnequalCopies(contents), std::back_inserter(doubts));
+  return doubts;
+}
+
 Outcome Verify(const VerifyToolOptions& options) {
   KEDGE_ASSIGN_OR_RETURN(const OpenedStore opened, OpenStore(options.store));
   KEDGE_ASSIGN_OR_RETURN(const std::vector<Generation> selected, Select(opened, options));
@@ -58,16 +69,18 @@ Outcome Verify(const VerifyToolOptions& options) {
       line.Update(progress.bytes_done, progress.bytes_total);
       return true;
     };
-    std::vector<SavedPart> parts;
+    std::vector<PartContent> parts;
     verify.image = [&parts](const ImageRecord& record) {
-      for (const Region& region : record.regions) {
-        if (region.kind == RegionKind::kMemory) parts.push_back({record.identity.rank, region});
+      const std::vector<uint32_t> checksums = record.RegionChecksums();
+      for (size_t i = 0; i < record.regions.size(); ++i) {
+        const Region& region = record.regions[i];
+        if (region.kind == RegionKind::kMemory) parts.push_back({{record.identity.rank, region}, checksums[i]});
       }
     };
     const auto report = VerifyVersion(opened.catalog, generation, verify);
     const bool good = report.ok() && report->problems.empty();
     // Of images that cannot be read the problems tell.
-    const std::vector<std::string> doubts = good ? SavedArrays(std::move(parts)).Doubts() : std::vector<std::string>();
+    const std::vector<std::string> doubts = good ? DoubtsOf(parts) : std::vector<std::string>();
     bad += good ? 0 : 1;
     bytes += report.ok() ? report->bytes : 0;
     Json problems = Json::array();
@@ -116,7 +129,8 @@ Command VerifyCommand() {
                 ->type_name(kVersionSpecForm);
             app.add_flag("--json", options->json, "print JSON");
             app.footer(
-                "Exit code 1 when anything is bad. Parts that do not make up their global array are a warning.\nExamples:\n  "
+                "Exit code 1 when anything is bad. Parts that do not make up their global array, or differ where they are the "
+                "same part, are a warning.\nExamples:\n  "
                 "kedge verify\n  kedge verify climate/heat@120 --json");
             return [options] { return Verify(*options); };
           }};

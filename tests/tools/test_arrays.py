@@ -80,6 +80,21 @@ def test_a_rank_that_was_not_asked_for_is_told_of(tmp_path: Path) -> None:
         assert not kedge("export", "own/gas", "--force", *chosen, "-o", str(tmp_path)).stderr
 
 
+def test_replicas_that_differ_are_told_of() -> None:
+    def run(rank: int, communicator: ThreadedCommunicator) -> None:
+        with Context("apart", communicator=communicator) as context:
+            context.protect(0, np.array([7]), "step", replicated=True)
+            context.protect(1, np.array([rank // 2]), "seed", replicated=True)
+            context.protect(2, np.array([rank]), "rank", global_shape=[4], global_offset=[rank])
+            context.checkpoint("gas", 3)
+            context.wait("gas", 3, Level.STORE)
+
+    run_ranks(4, run)
+    (version,) = kedge_json("verify", "apart/gas")["versions"]
+    assert version["good"], "every byte is as it was written"
+    assert version["warnings"] == ["array 'seed' is replicated, but ranks 0 and 2 have other bytes of it: either comes back"]
+
+
 def test_what_is_bad_in_one_image_leaves_no_file(tmp_path: Path) -> None:
     save("bad")
     for data in (tmp_path / "store" / "jobs" / "bad").glob("names/gas/3-*/data/*"):

@@ -113,6 +113,19 @@ def test_ls_lists_attempts_and_inspect_lists_images_briefly(two_lives: None) -> 
     assert "excludes" in kedge("inspect", "heat", "--brief", "--rank", "1", expect=2).stderr
 
 
+@pytest.mark.usefixtures("run_folder")
+def test_a_word_means_the_job_where_attempts_are_asked_for_and_no_removed_one_where_there_are_others() -> None:
+    take("gone", (1,), checkpoint="field")
+    take("kept", (1,), checkpoint="gone")
+    assert {version["job"] for version in kedge_json("ls", "gone")["versions"]} == {"gone", "kept"}
+    listed = kedge_json("ls", "gone", "--attempts")
+    assert {of["job"] for of in [*listed["versions"], *listed["attempts"]]} == {"gone"}
+    assert "name one of the jobs: gone, kept" in kedge("report", "--json", expect=2).stderr
+    kedge("rm", "--yes", "gone")
+    assert json.loads(kedge("report", "--json").stdout)["job"] == "kept"
+    assert account("gone")["versions"] == [] and len(account("gone")["attempts"]) == 1
+
+
 def test_an_attempt_that_was_killed_has_died(run_folder: Path, tmp_path: Path) -> None:
     program = (
         "import numpy as np, os, signal\nfrom kedge import Context, Level\n"

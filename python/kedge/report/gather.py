@@ -98,7 +98,10 @@ def read_store(sources: Sources, word: str, job: str = "") -> StoreAccount:
     """Of what the word means: JOB, JOB/NAME, ...; empty: the only job. GatherError: nothing, several, or it cannot be read."""
     words = [*sources.where, *(["--job", job] if job else []), "--all", "--attempts"]
     listing = sources.ask("ls", *words, *(["--", word] if word else []))
-    jobs = sorted({entry["job"] for entry in [*listing["versions"], *listing["attempts"]]})
+    # Of a job that was removed its attempts are left.
+    there = [version for version in listing["versions"] if version["state"] != "removed"]
+    there += [attempt for attempt in listing["attempts"] if attempt["state"] in ("lives", "silent")]
+    jobs = sorted({entry["job"] for entry in there or [*listing["versions"], *listing["attempts"]]})
     if not jobs:
         raise GatherError(1, f"{listing['store']} has no job" + (f" that '{word or job}' means" if word or job else ""))
     if len(jobs) > 1:
