@@ -25,6 +25,7 @@ SIDE = 40
 ENDLESS = 1_000_000_000
 PROGRAMS = [
     pytest.param("shallow", "mpirun.openmpi"),
+    pytest.param("shallow-cpp", "mpirun.openmpi"),
     pytest.param("shallow-fortran", "mpirun.openmpi", marks=pytest.mark.needs("FORTRAN")),
     pytest.param("shallow-mpich", "mpirun.mpich", marks=pytest.mark.needs("MPICH")),
 ]
@@ -129,7 +130,7 @@ def test_it_is_killed_goes_on_with_more_ranks_is_halted_and_ends(node: Node, pro
 
 
 @pytest.mark.needs("MPI", "FORTRAN")
-def test_both_languages_compute_the_same(node: Node) -> None:
-    launches = [("shallow", 1), ("shallow-fortran", 1), ("shallow-fortran", 3)]
+def test_all_languages_compute_the_same(node: Node) -> None:
+    launches = [("shallow", 1), ("shallow-cpp", 2), ("shallow-fortran", 1), ("shallow-fortran", 3)]
     jobs = [(Waters(node, f"{program}-{ranks}", program, "mpirun.openmpi", "1h"), ranks) for program, ranks in launches]
     assert len({(checksum(job.run(ranks, 300)), job.log()) for job, ranks in jobs}) == 1
