@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include "base/random.h"
 #include "buffer/testing/local_server.h"
@@ -68,6 +69,53 @@ TEST(BufferStore, LargeObjectsAndRecordsComeBack) {
   EXPECT_EQ(store->Replace("f/record", too_large, kWriter, Folders::kCreate).code(), Code::kUnsupported);
 }
 
+// As a restart reads: small pieces, one behind the other.
+void ReadInOrder(ObjectReader& reader, const Buffer& content, uint64_t from, uint64_t piece_bytes) {
+  Buffer read(content.size());
+  for (uint64_t at = from; at < content.size(); at += piece_bytes) {
+    const auto piece = std::span(read).subspan(at, std::min(piece_bytes, content.size() - at));
+    const Status status = reader.ReadAt(at, piece);
+    ASSERT_TRUE(status.ok()) << at << ": " << status.ToString();
+    ASSERT_EQ(std::memcmp(piece.data(), content.data() + at, piece.size()), 0) << at;
+  }
+}
+
+TEST(BufferStore, WhoReadsInOrderFindsTheNextPiecesThere) {
+  const LocalServer server;
+  const auto store = server.Open("s");
+  const Buffer content = RandomBytes(5 * kPieceBytesMax + 12345);
+  ASSERT_TRUE(PutThere(*store, "f/object", content).ok());
+  for (const uint64_t piece_bytes : {uint64_t{512} << 10, kBlockBytes - 1, kPieceBytesMax - 1, 2 * kPieceBytesMax}) {
+    const auto reader = store->OpenObject("f/object");
+    ASSERT_TRUE(reader.ok());
+    ReadInOrder(**reader, content, 0, piece_bytes);
+    ReadInOrder(**reader, content, content.size() / 2, piece_bytes);
+    ReadInOrder(**reader, content, 77, piece_bytes);
+  }
+  // It goes while something is on its way.
+  const auto reader = store->OpenObject("f/object");
+  Buffer piece(1000);
+  for (const uint64_t at : {0, 1000, 2000}) ASSERT_TRUE((*reader)->ReadAt(at, piece).ok());
+}
+
+TEST(BufferStore, NothingIsReadAheadWhereOthersNeedTheMemory) {
+  LocalServer::Options options;
+  options.memory_bytes = 4 * kPieceBytesMax;  // the least
+  const LocalServer server(os::PrivateFileSystem(), options);
+  const auto store = server.Open("s");
+  const Buffer content = RandomBytes(5 * kPieceBytesMax);
+  ASSERT_TRUE(PutThere(*store, "f/object", content).ok());
+  std::vector<std::thread> readers;
+  for (uint64_t i = 0; i < 6; ++i) {
+    readers.emplace_back([&, i] {
+      const auto reader = store->OpenObject("f/object");
+      ASSERT_TRUE(reader.ok());
+      ReadInOrder(**reader, content, 0, (uint64_t{512} << 10) + i);
+    });
+  }
+  for (std::thread& reader : readers) reader.join();
+}
+
 TEST(BufferStore, ListsHavePages) {
   const LocalServer server;
   const auto store = server.Open("s");
@@ -126,6 +174,25 @@ TEST(BufferStore, GoesOnWithTheNextServer) {
   ASSERT_TRUE(again.ok()) << again.ToString();
   EXPECT_TRUE(read == content);
   EXPECT_TRUE(store->PutIfAbsent("f/record", {}, kWriter, Folders::kMustExist).ok());
+}
+
+TEST(BufferStore, WhoReadsInOrderGoesOnWithTheNextServer) {
+  LocalServer server;
+  const auto store = server.Open("s");
+  const Buffer content = RandomBytes(6 * kPieceBytesMax);
+  ASSERT_TRUE(PutThere(*store, "f/object", content).ok());
+  const auto reader = store->OpenObject("f/object");
+  ASSERT_TRUE(reader.ok());
+  Buffer read(uint64_t{512} << 10);
+  for (uint64_t at = 0; at < content.size(); at += read.size()) {
+    if (at == content.size() / 4 || at == content.size() / 2) {
+      server.Stop();  // while more is on its way
+      server.Start();
+    }
+    const Status status = (*reader)->ReadAt(at, read);
+    ASSERT_TRUE(status.ok()) << at << ": " << status.ToString();
+    ASSERT_EQ(std::memcmp(read.data(), content.data() + at, read.size()), 0) << at;
+  }
 }
 
 // What was written is in the page cache of the server's machine: another server there goes on with it, whatever else is open by

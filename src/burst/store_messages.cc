@@ -197,6 +197,7 @@ Buffer Encode(const StoreReadRequest& request) {
   out.U64(request.handle);
   out.U64(request.offset);
   out.U64(request.bytes);
+  out.U8(request.ahead ? 1 : 0);
   out.Finish();
   return bytes;
 }
@@ -206,6 +207,7 @@ Result<StoreReadRequest> DecodeStoreReadRequest(ByteSpan bytes) {
   request.handle = in.U64();
   request.offset = in.U64();
   request.bytes = in.U64();
+  request.ahead = in.U8() != 0;
   in.Require(request.bytes > 0 && request.bytes <= kPieceBytesMax && request.offset <= UINT64_MAX - request.bytes,
              "a run out of bounds");
   KEDGE_RETURN_IF_ERROR(in.Finish("request to read of a store"));

@@ -114,11 +114,12 @@ struct StoreReply {
   bool has_more = false;
 };
 
-// At most kPieceBytesMax, anywhere in the object.
+// At most kPieceBytesMax, anywhere in the object. `ahead`: answered kBusy when others may need the memory.
 struct StoreReadRequest {
   uint64_t handle = 0;
   uint64_t offset = 0;
   uint64_t bytes = 0;
+  bool ahead = false;
 };
 // Up to kReadInMessageMax: `content`. More: `memory`, the server's, until the client ends the lease.
 struct StoreReadReply {

@@ -85,7 +85,7 @@ TEST(StoreMessages, RepliesComeBackAsTheyWent) {
 }
 
 TEST(StoreMessages, PiecesComeBackAsTheyWent) {
-  const StoreReadRequest read = TakenAgain(StoreReadRequest{1, 3, 5}, DecodeStoreReadRequest);
+  const StoreReadRequest read = TakenAgain(StoreReadRequest{1, 3, 5, true}, DecodeStoreReadRequest);
   EXPECT_EQ(read.offset, 3u);
   EXPECT_EQ(read.bytes, 5u);
   StoreReadReply reply;

@@ -32,6 +32,22 @@ struct Asked {
   std::future<Result<Buffer>> reply;
 };
 
+// A block of a piece that has arrived.
+Status TakeBlock(const Result<net::ReadBuffer>& block, uint32_t sum, std::span<std::byte> out) {
+  if (!block.ok()) return block.status();
+  if (crc32c::CopyAndChecksum(out.data(), block->bytes().data(), out.size()) == sum) return Status::Ok();
+  return {Code::kCorrupt, "a block did not arrive as it was sent"};
+}
+
+Result<StoreReadReply> DecodePiece(const Result<Buffer>& answer, uint64_t bytes) {
+  if (!answer.ok()) return answer.status();
+  KEDGE_ASSIGN_OR_RETURN(StoreReadReply reply, DecodeStoreReadReply(*answer));
+  if (!reply.status.ok()) return reply.status;
+  if (reply.content.size() + reply.memory.bytes != bytes)
+    return Status(Code::kCorrupt, "another number of bytes came than was asked for");
+  return reply;
+}
+
 Asked AskForPiece(const Handle& handle, uint64_t offset, std::span<std::byte> out) {
   auto [reply, set] = Awaited<Buffer>();
   handle.client->AskThen(kStoreReadKind, Encode(StoreReadRequest{handle.number, offset, out.size()}), std::move(set));
@@ -52,24 +68,14 @@ Status ReadMemory(const Handle& handle, const StoreReadReply& reply, std::span<s
   for (size_t i = 0; i < blocks.size(); ++i) {
     auto& [part, future] = blocks[i];
     const auto block = future.get();  // all of them: a read of memory that is leased no more would cost the connection
-    if (!status.ok()) continue;
-    if (!block.ok()) {
-      status = block.status();
-    } else if (crc32c::CopyAndChecksum(out.data() + part.at, block->bytes().data(), part.bytes) != reply.sums[i]) {
-      status = Status(Code::kCorrupt, "a block did not arrive as it was sent");
-    }
+    if (status.ok()) status = TakeBlock(block, reply.sums[i], out.subspan(part.at, part.bytes));
   }
   network.EndLease(handle.client->server(), reply.memory);
   return status;
 }
 
 Status TakePiece(const Handle& handle, Asked& asked) {
-  const auto answer = asked.reply.get();
-  if (!answer.ok()) return answer.status();
-  KEDGE_ASSIGN_OR_RETURN(const StoreReadReply reply, DecodeStoreReadReply(*answer));
-  if (!reply.status.ok()) return reply.status;
-  if (reply.content.size() + reply.memory.bytes != asked.out.size())
-    return {Code::kCorrupt, "another number of bytes came than was asked for"};
+  KEDGE_ASSIGN_OR_RETURN(const StoreReadReply reply, DecodePiece(asked.reply.get(), asked.out.size()));
   if (reply.memory.bytes > 0) return ReadMemory(handle, reply, asked.out);
   std::memcpy(asked.out.data(), reply.content.data(), reply.content.size());
   return Status::Ok();
@@ -267,6 +273,83 @@ Status BufferObjectContributor::Finish() {
 
 // ---- Reading ----
 
+namespace {
+
+// A piece that is read ahead: its blocks are taken as they come, and in any order.
+struct Arrival {
+  Arrival(const Handle& handle, std::span<std::byte> into, std::shared_ptr<const void> keeps, std::function<void(Status)> done)
+      : client(*handle.client), out(into), keeps_out(std::move(keeps)), end(std::move(done)) {}
+
+  Client& client;
+  const std::span<std::byte> out;
+  const std::shared_ptr<const void> keeps_out;
+  const std::function<void(Status)> end;
+  StoreReadReply reply;
+  // Of the network's thread:
+  size_t blocks_left = 0;
+  Status status;
+};
+
+void ReadBlocks(const std::shared_ptr<Arrival>& arrival) {
+  const std::vector<RunPart> parts = CutAtBlocks(0, arrival->out.size());
+  arrival->blocks_left = parts.size();
+  net::Network& network = arrival->client.network();
+  for (size_t i = 0; i < parts.size(); ++i) {
+    network.Read(arrival->client.server(), arrival->reply.memory, parts[i].at, parts[i].bytes, kReadTimeout,
+                 [arrival, i, part = parts[i], &network](Result<net::ReadBuffer> block) {
+                   const auto out = arrival->out.subspan(part.at, part.bytes);
+                   if (arrival->status.ok()) arrival->status = TakeBlock(block, arrival->reply.sums[i], out);
+                   if (--arrival->blocks_left > 0) return;
+                   network.EndLease(arrival->client.server(), arrival->reply.memory);
+                   arrival->end(arrival->status);
+                 });
+  }
+}
+
+}  // namespace
+
+BufferObjectReader::BufferObjectReader(Link& link, std::string key, Handle handle, uint64_t size_bytes)
+    : link_(link),
+      key_(std::move(key)),
+      handle_(std::move(handle)),
+      size_bytes_(size_bytes),
+      ahead_(size_bytes, kPieceBytesMax, kPiecesUnderWay,
+             [this](uint64_t offset, std::span<std::byte> into, std::shared_ptr<const void> keeps,
+                    std::function<void(Status)> done) { Fetch(offset, into, std::move(keeps), std::move(done)); }) {}
+
+// What is being read ahead uses the connection, which goes with its last user.
+BufferObjectReader::~BufferObjectReader() {
+  std::unique_lock lock(mutex_);
+  fetched_.wait(lock, [this] { return fetching_ == 0; });
+  Leave(handle_);
+}
+
+void BufferObjectReader::Fetch(uint64_t offset, std::span<std::byte> into, std::shared_ptr<const void> keeps,
+                               std::function<void(Status)> done) {
+  Handle handle;
+  {
+    const std::lock_guard lock(mutex_);
+    ++fetching_;
+    handle = handle_;
+  }
+  const auto end = [this, done = std::move(done)](Status status) {
+    done(std::move(status));
+    const std::lock_guard lock(mutex_);
+    --fetching_;
+    fetched_.notify_all();
+  };
+  const auto arrival = std::make_shared<Arrival>(handle, into, std::move(keeps), end);
+  handle.client->AskThen(kStoreReadKind, Encode(StoreReadRequest{handle.number, offset, into.size(), true}),
+                         [arrival](const Result<Buffer>& answer) {
+                           auto reply = DecodePiece(answer, arrival->out.size());
+                           if (!reply.ok()) return arrival->end(reply.status());
+                           arrival->reply = *std::move(reply);
+                           if (arrival->reply.memory.bytes > 0) return ReadBlocks(arrival);
+                           std::memcpy(arrival->out.data(), arrival->reply.content.data(), arrival->reply.content.size());
+                           arrival->end(Status::Ok());
+                         });
+}
+
 Result<std::unique_ptr<BufferObjectReader>> BufferObjectReader::Open(Link& link, const std::string& key) {
   KEDGE_ASSIGN_OR_RETURN(const Link::Opened opened, link.Open({.operation = StoreOperation::kOpenObject, .key = key}));
   Handle handle{opened.client, opened.reply.handle};
@@ -298,7 +381,17 @@ Status BufferObjectReader::ReadAt(uint64_t offset, std::span<std::byte> out) {
   const std::string what = link_.location().ToDisplay() + '/' + key_;
   if (offset > size_bytes_ || out.size() > size_bytes_ - offset)
     return {Code::kCorrupt, fmt::format("{} has {} bytes, and not {} at {}", what, size_bytes_, out.size(), offset)};
-  if (out.empty()) return Status::Ok();
+  while (!out.empty()) {
+    const auto taken = ahead_.Take(offset, out);
+    // Nothing is read ahead by a server that has little memory left, nor by a connection that has ended.
+    if (!taken.ok() || *taken == 0) return ReadDirectly(offset, out).WithContext(what);
+    offset += *taken;
+    out = out.subspan(*taken);
+  }
+  return Status::Ok();
+}
+
+Status BufferObjectReader::ReadDirectly(uint64_t offset, std::span<std::byte> out) {
   const int64_t begin_ns = SystemClock().NowNs();
   for (int tries = 0;;) {
     const Handle handle = Current();
@@ -311,9 +404,8 @@ Status BufferObjectReader::ReadAt(uint64_t offset, std::span<std::byte> out) {
     const bool is_late = read.code() == Code::kFailedPrecondition && tries++ == 0;
     if (is_late) continue;
     const bool is_stale = read.errno_value() == ESTALE && tries++ < kGoOnsMax;
-    if (!is_stale && !link_.MayRepeat(read, begin_ns, &tries)) return read.WithContext(what);
-    const Status opened = OpenAgain(handle);
-    if (!opened.ok()) return opened.WithContext(what);
+    if (!is_stale && !link_.MayRepeat(read, begin_ns, &tries)) return read;
+    KEDGE_RETURN_IF_ERROR(OpenAgain(handle));
   }
 }
 

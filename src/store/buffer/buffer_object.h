@@ -6,11 +6,15 @@
 // written again, as a new object (ESTALE). A reader goes on with any.
 #pragma once
 
+#include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 
 #include "store/buffer/link.h"
+#include "store/reading/read_ahead.h"
 #include "store/store.h"
 
 namespace kedge::buffer {
@@ -85,22 +89,27 @@ class BufferObjectReader final : public ObjectReader {
  public:
   // kNotFound: there is no such object.
   static Result<std::unique_ptr<BufferObjectReader>> Open(Link& link, const std::string& key);
-  ~BufferObjectReader() override { Leave(handle_); }
+  ~BufferObjectReader() override;
   Status ReadAt(uint64_t offset, std::span<std::byte> out) override;
   uint64_t size_bytes() const override { return size_bytes_; }
 
  private:
-  BufferObjectReader(Link& link, std::string key, Handle handle, uint64_t size_bytes)
-      : link_(link), key_(std::move(key)), handle_(std::move(handle)), size_bytes_(size_bytes) {}
+  BufferObjectReader(Link& link, std::string key, Handle handle, uint64_t size_bytes);
   Handle Current();
+  // As ReadAhead::Fetch wants it, from the network's thread.
+  void Fetch(uint64_t offset, std::span<std::byte> into, std::shared_ptr<const void> keeps, std::function<void(Status)> done);
+  Status ReadDirectly(uint64_t offset, std::span<std::byte> out);
   // After `lost` was of no more use.
   Status OpenAgain(const Handle& lost);
 
   Link& link_;
   const std::string key_;
   std::mutex mutex_;
-  Handle handle_;  // guarded by mutex_
+  std::condition_variable fetched_;
+  size_t fetching_ = 0;  // guarded by mutex_
+  Handle handle_;        // guarded by mutex_
   const uint64_t size_bytes_;
+  ReadAhead ahead_;
 };
 
 }  // namespace kedge::buffer

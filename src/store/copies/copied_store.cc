@@ -10,7 +10,7 @@
 #include <optional>
 #include <utility>
 
-#include "store/copies/fallback_reader.h"
+#include "store/reading/fallback_reader.h"
 
 namespace kedge {
 namespace {

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "os/files/files.h"
-#include "store/copies/fallback_reader.h"
 #include "store/drained/named_things.h"
 #include "store/keys.h"
+#include "store/reading/fallback_reader.h"
 
 namespace kedge {
 namespace {

@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "store/reading/read_ahead.h"
 #include "store/s3/bucket.h"
 #include "store/s3/bytes_in_flight.h"
 #include "store/s3/part_layout.h"
-#include "store/s3/read_ahead.h"
 #include "store/s3/uploads.h"
 #include "store/s3/written_ranges.h"
 #include "store/store.h"

@@ -1,11 +1,11 @@
-#include "store/s3/read_ahead.h"
+#include "store/reading/read_ahead.h"
 
 #include <algorithm>
 #include <condition_variable>
 #include <cstring>
 #include <limits>
 
-namespace kedge::s3 {
+namespace kedge {
 
 struct ReadAhead::Range {
   Range(uint64_t offset, uint64_t size) : begin(offset), bytes(size), data(new std::byte[size]) {}
@@ -82,4 +82,4 @@ Result<uint64_t> ReadAhead::Take(uint64_t offset, std::span<std::byte> out) {
   return bytes;
 }
 
-}  // namespace kedge::s3
+}  // namespace kedge

@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 
-namespace kedge::s3 {
+namespace kedge {
 
 // Thread safe. Readers at random places gain nothing by it, and lose nothing.
 class ReadAhead {
@@ -43,4 +43,4 @@ class ReadAhead {
   uint32_t ranges_wanted_ = 0;
 };
 
-}  // namespace kedge::s3
+}  // namespace kedge

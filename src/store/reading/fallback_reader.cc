@@ -1,4 +1,4 @@
-#include "store/copies/fallback_reader.h"
+#include "store/reading/fallback_reader.h"
 
 namespace kedge {
 
