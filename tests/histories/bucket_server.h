@@ -15,7 +15,7 @@ namespace kedge::histories {
 class BucketServer {
  public:
   // Whether this machine has the program.
-  static bool IsHere() { return !s3::testing::FindVersitygw().empty(); }
+  static bool IsHere() { return s3::testing::HasVersitygw(); }
   // Throws where it has not.
   BucketServer();
 

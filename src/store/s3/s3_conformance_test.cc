@@ -17,6 +17,10 @@ s3::testing::S3Server* Versitygw() {
   static const std::unique_ptr<s3::testing::S3Server> server = s3::testing::S3Server::StartVersitygw();
   return server.get();
 }
+s3::testing::S3Server* Radosgw() {
+  static const std::unique_ptr<s3::testing::S3Server> server = s3::testing::S3Server::StartRadosgw();
+  return server.get();
+}
 
 class S3Ground final : public Ground {
  public:
@@ -34,8 +38,8 @@ class S3Ground final : public Ground {
 
 std::vector<Case> Cases() {
   std::vector<Case> cases = {{"Moto", [] { return std::make_unique<S3Ground>(*Moto()); }}};
-  if (!s3::testing::FindVersitygw().empty())
-    cases.push_back({"Versitygw", [] { return std::make_unique<S3Ground>(*Versitygw()); }});
+  if (s3::testing::HasVersitygw()) cases.push_back({"Versitygw", [] { return std::make_unique<S3Ground>(*Versitygw()); }});
+  if (s3::testing::HasRadosgw()) cases.push_back({"Radosgw", [] { return std::make_unique<S3Ground>(*Radosgw()); }});
   return cases;
 }
 

@@ -10,6 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -72,16 +74,29 @@ uint16_t FreePort() {
   return ntohs(address.sin_port);
 }
 
-std::string FindVersitygw() {
+namespace {
+
+std::string FindProgram(const std::string& name) {
   const char* const path = std::getenv("PATH");
   std::string folders = os::ParentPath(KEDGE_PYTHON) + ':' + (path == nullptr ? "" : path);
   for (size_t at = 0; at < folders.size();) {
     const size_t end = std::min(folders.find(':', at), folders.size());
-    const std::string file = folders.substr(at, end - at) + "/versitygw";
+    const std::string file = folders.substr(at, end - at) + '/' + name;
     if (access(file.c_str(), X_OK) == 0) return file;
     at = end + 1;
   }
   return {};
+}
+
+}  // namespace
+
+bool HasVersitygw() {
+  return !FindProgram("versitygw").empty();
+}
+
+bool HasRadosgw() {
+  return std::ranges::none_of(std::array{"radosgw", "radosgw-admin", "ceph-mon", "ceph-osd", "ceph"},
+                              [](const char* program) { return FindProgram(program).empty(); });
 }
 
 Environment TestEnvironment() {
@@ -100,11 +115,18 @@ std::unique_ptr<S3Server> S3Server::StartMoto() {
 }
 
 std::unique_ptr<S3Server> S3Server::StartVersitygw() {
-  const std::string program = FindVersitygw();
+  const std::string program = FindProgram("versitygw");
   if (program.empty()) return nullptr;
   return std::unique_ptr<S3Server>(new S3Server([program](uint16_t port, const std::string& folder) -> std::vector<std::string> {
     return {program,   "--access", kAccessKey, "--secret", kSecretKey, "--port", "127.0.0.1:" + std::to_string(port),
             "--quiet", "posix",    folder};
+  }));
+}
+
+std::unique_ptr<S3Server> S3Server::StartRadosgw() {
+  if (!HasRadosgw()) return nullptr;
+  return std::unique_ptr<S3Server>(new S3Server([](uint16_t port, const std::string& folder) -> std::vector<std::string> {
+    return {KEDGE_PYTHON, KEDGE_RADOSGW_SERVER, "--access", kAccessKey, "--secret", kSecretKey, std::to_string(port), folder};
   }));
 }
 

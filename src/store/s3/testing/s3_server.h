@@ -28,6 +28,8 @@ class S3Server {
   static std::unique_ptr<S3Server> StartMoto();
   // versitygw over a folder, where the machine has it (null: it has not).
   static std::unique_ptr<S3Server> StartVersitygw();
+  // radosgw over a Ceph cluster in memory, where the machine has both (null: it has not).
+  static std::unique_ptr<S3Server> StartRadosgw();
   ~S3Server();
 
   // Both have the bucket kBucket.
@@ -61,7 +63,8 @@ class S3Server {
 sockaddr_in LoopbackAddress(uint16_t port);
 // A port of loopback at which nobody listens now.
 uint16_t FreePort();
-// "/path/of/versitygw": beside the tests' Python, or on PATH; empty: there is none.
-std::string FindVersitygw();
+// Whether the machine has them: beside the tests' Python, or on PATH.
+bool HasVersitygw();
+bool HasRadosgw();
 
 }  // namespace kedge::s3::testing
