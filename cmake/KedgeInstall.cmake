@@ -7,13 +7,14 @@ include(CMakePackageConfigHelpers)
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/kedge)
 # Each library, the folder of the header or module files that come with it, and what pkg-config says it requires.
-set(libraries kedge kedge-bb kedge-fmi kedge-mpi kedge-mpi-mpich kedge-fortran kedge-bb-fortran kedge-mpi-fortran
-              kedge-mpi-mpich-fortran)
+set(libraries kedge kedge-bb kedge-fmi kedge-mpi kedge-mpi-mpich kedge-fortran kedge-bb-fortran kedge-fmi-fortran
+              kedge-mpi-fortran kedge-mpi-mpich-fortran)
 set(programs kedge-agent kedge-tool kedge-bench kedge-buffer fmirun)
 set(requires_kedge "")
 set(requires_kedge-bb "")
 set(requires_kedge-bb-fortran kedge-bb)
 set(requires_kedge-fmi kedge)
+set(requires_kedge-fmi-fortran kedge-fmi)
 set(requires_kedge-mpi kedge)
 set(requires_kedge-mpi-mpich kedge)
 set(requires_kedge-fortran kedge)
