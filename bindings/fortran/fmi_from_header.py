@@ -73,7 +73,7 @@ def constants_of(header: str) -> list[tuple[str, str, str]]:
     found = []
     for handle, body in re.findall(r"(?:typedef int (FMI_\w+);\s*)?enum \{([^}]*)\};", plain):
         found += [(handle, *(part.strip() for part in entry.split("="))) for entry in body.split(",") if entry.strip()]
-    return found  # type: ignore[return-value]
+    return found
 
 
 def wrapped(line: str, indent: str) -> str:

@@ -386,7 +386,9 @@ KEDGE_API int kedge_annotation(kedge_context* context, const char* key, void* va
 KEDGE_API int kedge_restart_end(kedge_context* context, int success);
 
 /* Lets one process read another rank's image (a tool, an analysis, fewer ranks): the restart calls that follow read the
- * image of `rank`, are not collective, and the job does not go on from what they read. -1 returns to the context's own rank. */
+ * image of `rank`, are not collective, and the job does not go on from what they read. -1 returns to the context's own rank.
+ * They find what the store or this node has: an image that is on another node only is KEDGE_ERROR_UNAVAILABLE, unless it is that
+ * of the context's own rank. */
 KEDGE_API int kedge_restart_as(kedge_context* context, int rank);
 
 /* ---- Housekeeping ----------------------------------------------------------------------------------------------- */

@@ -506,6 +506,8 @@ class Context {
     return detail::Check(kedge_restart_begin(get(), name.c_str(), version));
   }
   // In its place where the version is only read: RestartEnd then changes nothing, and the job does not go on from it.
+  // The calls that follow read the image of another rank, alone; -1: this rank's again.
+  Expected<void> RestartAs(int rank) { return detail::Check(kedge_restart_as(get(), rank)); }
   Expected<void> LoadBegin(const std::string& name, int64_t version) {
     return detail::Check(kedge_load_begin(get(), name.c_str(), version));
   }

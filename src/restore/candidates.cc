@@ -1,6 +1,8 @@
 // See candidates.h.
 #include "restore/candidates.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -56,6 +58,17 @@ std::string EncodeCandidates(const std::vector<RestoreCandidate>& candidates, ui
   for (const RestoreCandidate& candidate : candidates) EncodeFields(encoder, candidate);
   encoder.Finish();
   return std::string(AsText(buffer));
+}
+
+std::string WhatIsMissing(const StoredCandidates& stored) {
+  for (const auto& [candidate, ranks] : stored.candidates) {
+    if (ranks.empty()) continue;
+    uint32_t missing = 0;
+    while (Contains(ranks, missing)) ++missing;
+    return fmt::format("the store has no image of rank {} of version {}, which others have: every rank takes every checkpoint",
+                       missing, candidate.version);
+  }
+  return {};
 }
 
 std::string EncodeStored(const StoredCandidates& stored) {

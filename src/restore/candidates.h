@@ -64,6 +64,9 @@ struct StoredCandidates {
 };
 inline constexpr size_t kStoredCandidatesMax = 4096;
 
+// Of the newest one that is not whole there, for people; empty: all are.
+std::string WhatIsMissing(const StoredCandidates& stored);
+
 std::string EncodeStored(const StoredCandidates& stored);
 // kInternal: not what EncodeStored made.
 Result<StoredCandidates> DecodeStored(const std::string& text);

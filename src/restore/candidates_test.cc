@@ -8,6 +8,7 @@ namespace kedge {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr RestoreCandidate kOld{1, 1, 1, 2};
@@ -81,6 +82,14 @@ TEST(Candidates, WhatSomebodyHasRemovedIsNeitherChosenNorLookedFor) {
   StoredCandidates stored;
   stored.withdrawn = {kNew, kTaken};
   EXPECT_EQ(DecodeStored(EncodeStored(stored))->withdrawn, stored.withdrawn);
+}
+
+TEST(Candidates, ARankWhoseImageIsMissingIsNamed) {
+  StoredCandidates stored;
+  EXPECT_EQ(WhatIsMissing(stored), "");
+  stored.candidates.push_back({{5, 1, 1, 4}, {{0, 1, 2}}});
+  stored.candidates.push_back({{4, 1, 1, 4}, {}});
+  EXPECT_THAT(WhatIsMissing(stored), HasSubstr("no image of rank 2 of version 5"));
 }
 
 TEST(Candidates, WhatIsAskedForStandsAlone) {

@@ -36,6 +36,7 @@ class Collector {
     bool silent = false;
     double seconds = 0;
   };
+  bool IsYoung(const Generation& generation) const;
   Quiet QuietOf(const std::string& job, uint32_t attempt);
   Result<Quiet> LookAt(const std::string& job, uint32_t attempt);
   void CollectName(const std::string& job, const std::string& name);
@@ -167,12 +168,21 @@ void Collector::Consider(const VersionInfo& info, const std::vector<VersionInfo>
     if (!info.superseded) return;
     return RemoveAs(GarbageItem::Kind::kSuperseded, info, "a later taking of the version is complete", references);
   }
+  const bool needless = info.abandoned || info.generation.version <= newest_complete;
+  if (!needless && IsYoung(info.generation)) {
+    ++report_.young;  // whoever is at work
+    return;
+  }
   const Quiet quiet = QuietOf(info.generation.job, info.generation.attempt);
   if (!quiet.silent) return;
-  const bool needless = info.abandoned || info.generation.version <= newest_complete;
-  if (!needless && quiet.seconds <= options_.incomplete_age_seconds) return;
   RemoveAs(GarbageItem::Kind::kIncomplete, info,
            fmt::format("{}; its attempt has been silent for {:.0f} s", info.reason, quiet.seconds), references);
+}
+
+// An attempt of which nothing can be told counts as old.
+bool Collector::IsYoung(const Generation& generation) const {
+  const Result<double> seconds = SilentSeconds(catalog_, generation.job, generation.attempt);
+  return seconds.ok() && *seconds <= options_.incomplete_age_seconds;
 }
 
 void Collector::RemoveAs(GarbageItem::Kind kind, const VersionInfo& info, const std::string& why, References* references,
@@ -248,6 +258,7 @@ Status WatchLeases(const Catalog& catalog, const GarbageOptions& options, LeaseW
   const Duration interval = std::max<Duration>(watched / kLooksPerLease, kWatchIntervalMin);
   const Deadline deadline(SystemClock(), watched);
   while (!deadline.Passed()) {
+    if (options.watching) options.watching(watched);
     std::this_thread::sleep_for(std::min(interval, deadline.Remaining()));
     Collector again(catalog, look, watch);
     KEDGE_RETURN_IF_ERROR(CollectAll(catalog, options.job, &again));

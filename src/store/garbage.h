@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -28,6 +29,8 @@ struct GarbageOptions {
   // How long leases are watched, at most; what must be watched for longer stays. `watch`: what was seen of them before.
   Duration patience = Duration::max();
   LeaseWatch* watch = nullptr;
+  // Called while leases are watched, with how long that may take in all.
+  std::function<void(Duration)> watching = {};
   // Temporaries outside of any attempt (of tools) go when older than this.
   double orphan_age_seconds = 3600;
 };
@@ -45,6 +48,7 @@ const char* KindName(GarbageItem::Kind kind);
 struct GarbageReport {
   std::vector<GarbageItem> items;     // removed, or with dry_run: would be. kFinished: completed, not removed
   std::vector<std::string> problems;  // what could not be looked at or removed
+  size_t young = 0;                   // incomplete versions that incomplete_age_seconds keeps
 };
 
 // Goes on after errors, which are in the report; fails only when the store cannot be read at all.

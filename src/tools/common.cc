@@ -303,6 +303,12 @@ void ProgressLine::Show(const std::string& line) {
   std::fprintf(stderr, "\r\033[K%s", line.c_str());
 }
 
+void ProgressLine::Wait(const std::string& line) {
+  if (!is_terminal_ && !has_waited_) std::fprintf(stderr, "kedge: %s\n", line.c_str());
+  has_waited_ = true;
+  Show(line);
+}
+
 void ProgressLine::Update(uint64_t done, uint64_t total) {
   const double now = MonotonicSeconds();
   if (!is_terminal_ || now - last_seconds_ < 0.1) return;

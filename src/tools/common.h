@@ -105,12 +105,15 @@ class ProgressLine {
   void Update(uint64_t done, uint64_t total);
   // The line as it is given, which should fit a terminal.
   void Show(const std::string& line);
+  // The same; where stderr is no terminal, the first one is a line like any other.
+  void Wait(const std::string& line);
 
  private:
   std::string what_;
   bool is_terminal_;
   double started_seconds_;
   double last_seconds_ = 0;
+  bool has_waited_ = false;
 };
 
 // Whether somebody at the terminal agrees that this goes for good. kInvalidArgument: nobody can be asked.

@@ -3,8 +3,10 @@
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/byte_size.h"
+#include "base/duration.h"
 #include "base/json.h"
 #include "store/garbage.h"
 #include "tools/command.h"
@@ -29,7 +31,12 @@ Outcome Gc(const GcOptions& options) {
   garbage.orphan_age_seconds = options.orphan_age_seconds;
   garbage.job = options.store.job;
   garbage.incomplete_age_seconds = options.incomplete_age_seconds;
+  std::optional<ProgressLine> line("");
+  garbage.watching = [&line](Duration most) {
+    line->Wait(fmt::format("waiting up to {} whether anybody still carries on what is incomplete", FormatDuration(most)));
+  };
   KEDGE_ASSIGN_OR_RETURN(const GarbageReport report, CollectGarbage(opened.catalog, garbage));
+  line.reset();
   uint64_t bytes = 0;
   Json items = Json::array();
   Table table({"KIND", "WHAT", "BYTES", "WHY"}, {false, false, true, false});
@@ -43,6 +50,7 @@ Outcome Gc(const GcOptions& options) {
                {"removed", options.yes},
                {"items", std::move(items)},
                {"problems", report.problems},
+               {"young", report.young},
                {"bytes", bytes}});
   } else {
     if (!report.items.empty()) std::fputs(table.Text().c_str(), stdout);
@@ -55,6 +63,9 @@ Outcome Gc(const GcOptions& options) {
                   : report.problems.empty() ? " removed"
                                             : "");
     }
+    if (report.young > 0)
+      std::printf("%s may still be carried to the store from nodes: --incomplete-age says for how long they stay\n",
+                  Counted(report.young, "incomplete version").c_str());
   }
   return report.problems.empty() ? kExitOk : kExitBad;
 }

@@ -15,6 +15,7 @@
 
 #include "base/byte_size.h"
 #include "base/clock.h"
+#include "base/duration.h"
 #include "base/json.h"
 #include "store/attempts.h"
 #include "store/reached.h"
@@ -86,7 +87,8 @@ class Workers {
     for (;;) {
       KEDGE_ASSIGN_OR_RETURN(const bool is_told, look());
       if (is_told || deadline.Passed()) return Status::Ok();
-      line.Show(fmt::format("waiting whether anybody gives a sign of life for job {}", job_));
+      line.Wait(fmt::format("waiting up to {} whether anybody gives a sign of life for job {}; --live does not wait",
+                            FormatDuration(kLeasePatienceMax), job_));
       std::this_thread::sleep_for(kLookInterval);
     }
   }

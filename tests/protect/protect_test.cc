@@ -126,6 +126,29 @@ TEST_P(SchemeTest, WorksAtLowPriorityAndInBoundedMemory) {
   EXPECT_EQ(nice, std::set<int>{10}) << "whoever computes comes first";
 }
 
+// A process that reads another rank's image asks its own node and the store, and is told where that is not enough.
+TEST_F(ProtectTest, AnotherNodesImageIsReadFromTheStoreAlone) {
+  const std::vector<int> nodes = {0, 1, 2};
+  const std::string keys = "protect.scheme=xor\nschedule.store=0\n";
+  Take(nodes, keys, 1);
+  nodes_.Run(nodes, keys, [&](kedge_context* context, int rank) {
+    const auto load = [&](int as) {
+      EXPECT_KEDGE_OK(kedge_restart_as(context, as));
+      const int code = kedge_load_begin(context, "p", 1);
+      const std::string message = code == KEDGE_OK ? "" : kedge_error_message();
+      if (code == KEDGE_OK) {
+        EXPECT_KEDGE_OK(kedge_restart_end(context, 1));
+      }
+      return std::pair(code, message);
+    };
+    EXPECT_EQ(load(rank).first, KEDGE_OK);
+    const auto [code, message] = load((rank + 1) % 3);
+    EXPECT_EQ(code, KEDGE_ERROR_UNAVAILABLE);
+    EXPECT_THAT(message, HasSubstr("is neither on this node nor in the store"));
+    EXPECT_KEDGE_OK(kedge_restart_as(context, -1));
+  });
+}
+
 TEST_P(SchemeTest, IsProtectedAgainAfterARestart) {
   Take(all_, Keys(), 1);
   nodes_.Lose(1);

@@ -127,8 +127,9 @@ def test_an_only_copy_gets_to_the_store_as_it_is_said(run_folder: Path) -> None:
     assert clean()[0]["state"] == "freed" and kedge_json("ls")["versions"][0]["version"] == 1
 
 
-# On a /dev/shm of its own: notes of other launches are not ours.
+# On a /dev/shm of its own: notes of other launches are not ours. After a chroot "/" is no mount point.
 NOTES = """
+mount --make-rprivate / 2>/dev/null || mount --make-private /dev/shm || exit
 mount -t tmpfs none /dev/shm
 notes=/dev/shm/kedge-$(id -u)
 mkdir -m 700 $notes
@@ -145,7 +146,8 @@ kill $launch
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root mounts")
 def test_notes_of_a_killed_run_are_freed() -> None:
-    done = subprocess.run(["unshare", "--mount", "bash", "-c", NOTES, str(KEDGE)], capture_output=True, text=True, timeout=60, check=True)
+    command = ["unshare", "--mount", "--propagation", "unchanged", "bash", "-c", NOTES, str(KEDGE)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     shown, kept, rest = done.stdout.partition("nothing is left here\n")
     assert shown.count("of a launch of kedge run that has ended: would be freed") == 3 and kept
     before, told, after = rest.partition('{"')

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kedge import Context, Error, Level
+from kedge import Context, Error, Level, NotFoundError
 from threaded_communicator import ThreadedCommunicator, run_ranks
 from tool import KEDGE, kedge, kedge_json
 from waiting import until
@@ -393,6 +393,28 @@ def test_a_look_ahead_on_a_node_that_is_none_of_the_jobs_says_so(tmp_path: Path)
         looked = kedge("rebuild", "--look", "--job", "there", "--set", "node.name=other", "--set", f"node.run_folder={tmp_path}/other")
     assert "h: not in the store, and the job's nodes were not asked: there/h version 1" in looked.stdout and "lost" not in looked.stdout
     assert "this node (other) is none of job there's" in looked.stderr and f"rank 0 of its last launch was on {host}" in looked.stderr
+
+
+def test_that_one_rank_alone_takes_checkpoints_is_told() -> None:
+    """By gc at once, and by the next launch."""
+
+    def life(rank: int, communicator: ThreadedCommunicator) -> None:
+        with Context("lonely", communicator=communicator) as context:
+            context.protect(0, np.zeros(9))
+            with pytest.raises(NotFoundError) as none:
+                context.restart("c")
+            messages.append(str(none.value))
+            if rank == 0 and len(messages) <= 2:
+                context.checkpoint("c", 5)
+
+    messages: list[str] = []
+    run_ranks(2, life)
+    assert all("there is no version of 'c' that all ranks can restore" in message and "rank 1" not in message for message in messages)
+    begin = time.monotonic()
+    assert "1 incomplete version may still be carried to the store" in kedge("gc", "lonely").stdout
+    assert time.monotonic() - begin < 20, "nobody's sign of life is waited for: it stays in any case"
+    run_ranks(2, life)
+    assert all("the store has no image of rank 1 of version 5" in message for message in messages[2:])
 
 
 def test_gc_shows_then_removes(store: Path) -> None:

@@ -31,7 +31,7 @@ constexpr int kLooksMax = 3;
 
 Status NoneFound(const std::string& name, int64_t at_most) {
   const std::string bound = at_most >= 0 ? fmt::format(" at or below {}", at_most) : std::string();
-  return Status(Code::kNotFound, fmt::format("no version of '{}'{} can be restored by all ranks", name, bound));
+  return Status(Code::kNotFound, fmt::format("there is no version of '{}'{} that all ranks can restore", name, bound));
 }
 
 // Nobody can say what nodes hold that are cut off, or whose agents stand still. `nodes`: their names, as text.
@@ -152,7 +152,9 @@ Result<Restarter::Choice> Restarter::Look(const std::string& name, const Bound& 
   SortCandidates(&mine.safe);
   for (const RestoreCandidate& safe : mine.safe) {
     if (!choice.safe && !rule.IsWithdrawn(safe)) choice.safe = safe;
+    choice.known.insert(safe.version);
   }
+  if (choice.candidates.empty()) choice.incomplete = WhatIsMissing(stored);
   return choice;
 }
 
@@ -271,7 +273,7 @@ Status Restarter::WhetherLost(const std::string& name, int64_t at_most, const Ch
     if (!all.candidates.empty() || !all.abandoned.empty()) return none;
   }
   const Status lost = WhatIsLost(name, choice);
-  if (lost.ok()) return none;
+  if (lost.ok()) return choice.incomplete.empty() ? none : Status(none.code(), none.message() + ": " + choice.incomplete);
   const bool begins = lost.code() == Code::kLost && core_->job.begins_if_lost;
   if (core_->rank() == 0 || alone()) {
     LogWarning("client", "{}{}", lost.message(), begins ? " (restart.if_lost=begin: so it is taken for a first launch)" : "");
@@ -467,7 +469,15 @@ Status Restarter::Begin(const std::string& name, int64_t version, Purpose purpos
     }
     if ((choice.everywhere && !has_gone) || choice.candidates.empty()) break;
   }
-  return failure.ok() ? WhetherLost(name, version, choice, status) : failure;
+  if (!failure.ok()) return failure;
+  if (alone() && status.code() == Code::kNotFound && choice.known.contains(version)) {
+    return Status(
+        Code::kUnavailable,
+        fmt::format("rank {}'s image of '{}' version {} is neither on this node nor in the store: of other ranks' images "
+                    "a process reads those only (kedge_restart_as)",
+                    source_rank(), name, version));
+  }
+  return WhetherLost(name, version, choice, status);
 }
 
 Status Restarter::Part(kedge_selection selection, const int* ids, size_t count) {

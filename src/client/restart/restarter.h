@@ -68,6 +68,8 @@ class Restarter {
     std::string lost;
     std::string silent;
     std::optional<RestoreCandidate> safe;  // the newest that nobody has withdrawn
+    std::set<int64_t> known;               // versions of which nodes have some image
+    std::string incomplete;                // what the store has of the newest, where all ranks can restore none
   };
   // Collective, unless alone. kUnavailable: nodes of the attempt that do not answer may have what some ranks lack of a newer one.
   Result<Choice> Look(const std::string& name, const Bound& bound, bool everywhere);
