@@ -1,5 +1,8 @@
 #include "format/image_record.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "base/crc32c.h"
@@ -263,7 +266,13 @@ const char* ElementTypeName(ElementType type) {
 Status ValidateRegion(const Region& region) {
   const char* fault = RegionFault(region);
   if (fault == nullptr) return Status::Ok();
-  return Status(Code::kInvalidArgument, "region " + std::to_string(region.id) + ": " + fault);
+  const std::string name =
+      region.name.empty() || region.name.size() > kRegionNameBytesMax ? "" : fmt::format(" ({})", region.name);
+  const std::string place = region.global_shape.empty() || region.global_shape.size() > kDimensionsMax
+                                ? ""
+                                : fmt::format(": {} elements at {} of {}", fmt::join(region.shape, " x "),
+                                              fmt::join(region.global_offset, ", "), fmt::join(region.global_shape, " x "));
+  return Status(Code::kInvalidArgument, fmt::format("region {}{}: {}{}", region.id, name, fault, place));
 }
 
 Status EncodeImageRecord(const ImageRecord& image, Buffer* out) {

@@ -10,6 +10,19 @@ namespace {
 using testing::AllSamples;
 using testing::Sample;
 
+TEST(Records, ARegionThatDoesNotFitIsToldWithItsNumbers) {
+  Region region;
+  region.id = 7;
+  region.name = "type";
+  region.bytes = 4;
+  region.shape = {4};
+  region.global_shape = {10};
+  region.global_offset = {6};
+  EXPECT_TRUE(ValidateRegion(region).ok());
+  region.global_offset = {7};
+  EXPECT_EQ(ValidateRegion(region).message(), "region 7 (type): a part lies outside its global array: 4 elements at 7 of 10");
+}
+
 TEST(Records, ComeBackAsTheyWere) {
   Buffer bytes;
   ASSERT_TRUE(EncodeImageRecord(testing::SampleImage(), &bytes).ok());

@@ -100,7 +100,7 @@ std::string Schedule(const Json& job) {
   const Json& schedule = job.at("schedule");
   const Json& blocked = job.at("blocked");
   const bool always = schedule.at("interval_seconds").get<double>() <= 0;
-  std::string text = fmt::format("checkpoints: {} measured; interval {}", Number(blocked.at("count")),
+  std::string text = fmt::format("checkpoints: {} calls measured; interval {}", Number(blocked.at("count")),
                                  always ? "the application's own" : Seconds(schedule.at("interval_seconds")));
   if (schedule.at("adapt").get<bool>()) text += " (follows what is measured)";
   if (schedule.at("adapt_levels").get<bool>()) {

@@ -226,7 +226,7 @@ def _node_space(nodes: list[Node]) -> list[Content]:
     body = [[tag("bdi", node.name), tag("bdi", tier.name), tier.kind, size(tier.used_bytes), size(tier.cached_bytes), size(tier.capacity_bytes),
              size(node.memory_bytes), size(node.memory_ceiling_bytes), when(node.last_ns)] for node in nodes for tier in node.tiers]  # fmt: skip
     return [figure("node-space", f"Slots of the tiers of {which}, at the last look.", [*rows, axis_row(axis)], keys),
-            table(["Node", "Tier", "Kind", "In use", "May go", "Of", "Memory taken", "Of at most", "At"], body, (3, 4, 5, 6, 7))]  # fmt: skip
+            table(["Node", "Tier", "Kind", "Slots in use", "That may go", "Of", "Memory taken", "Of at most", "At"], body, (3, 4, 5, 6, 7))]  # fmt: skip
 
 
 def _tier_row(axis: Axis, node: Node, tier: Tier) -> Markup:
