@@ -50,7 +50,7 @@ class Kedge(CMakePackage):
     depends_on("mpi", when="+mpi")
 
     # `kedge plan` and `kedge run` are Python programs.
-    depends_on("python@3.11:", type="run")
+    depends_on("python@3.11:", type=("build", "run"))
     depends_on("py-numpy@1.24:", type="run")
     depends_on("py-scipy@1.10:", type="run")
     depends_on("py-matplotlib@3.6:", type="run")
