@@ -23,7 +23,7 @@ from kedge.run.nodes import Health, Nodes, TooFewNodesError, expand_hosts
 from kedge.run.progress import Generation, Newest, Prospects, has_advanced, newest_of, newest_versions
 from kedge.run.shells import SshShell, VirtualShell, run_on
 from kedge.run.stages import Stages, show_stages
-from kedge.run.supervisor import Attempt, describe, describe_exit, describe_start, show_missing
+from kedge.run.supervisor import Launch, describe, describe_exit, describe_start, show_missing
 from waiting import until
 
 
@@ -412,5 +412,5 @@ def test_exit_codes_for_people() -> None:
     assert describe_exit(-9) == "SIGKILL" and describe_exit(1) == "exit code 1"
     # A shell's way to say SIGKILL; mpirun's way to say that there is no such program is in that range, too.
     assert describe_exit(137) == "exit code 137 (as after SIGKILL)" and describe_exit(255) == "exit code 255"
-    assert describe(Attempt(1, ["a"], exit_code=7)) == "ended with exit code 7"
-    assert describe(Attempt(1, ["a"], exit_code=0, ended=True, dead={"a": "burnt"})) == "had to be ended (dead: a)"
+    assert describe(Launch(1, ["a"], exit_code=7)) == "ended with exit code 7"
+    assert describe(Launch(1, ["a"], exit_code=0, ended=True, dead={"a": "burnt"})) == "had to be ended (dead: a)"
