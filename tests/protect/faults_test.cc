@@ -392,6 +392,7 @@ TEST_F(LinkTest, CutForFiveSecondsDelaysTheLevel) {
     Checkpoint(context, rank, 2);
     if (rank == 0) {
       std::this_thread::sleep_for(5s);
+      EXPECT_KEDGE_OK(kedge_wait(context, "p", 2, KEDGE_LEVEL_LOCAL, 60));  // the store passes on what the link cannot
       kedge_level reached = KEDGE_LEVEL_NONE;
       EXPECT_KEDGE_OK(kedge_test(context, "p", 2, &reached));
       EXPECT_EQ(reached, KEDGE_LEVEL_LOCAL) << "the link was not cut";
