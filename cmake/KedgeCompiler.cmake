@@ -15,8 +15,12 @@ endif()
 # Assertions stay on in production (STYLE): no build type defines NDEBUG.
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1")
 set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g1")
-set(CMAKE_CXX_FLAGS_RELEASE "-O2")
-set(CMAKE_C_FLAGS_RELEASE "-O2")
+# What is installed leaves out the functions of a layer that nothing there calls: each program has its layers in itself.
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -ffunction-sections -fdata-sections")
+set(CMAKE_C_FLAGS_RELEASE "-O2 -ffunction-sections -fdata-sections")
+set(CMAKE_EXE_LINKER_FLAGS_RELEASE "-Wl,--gc-sections")
+set(CMAKE_SHARED_LINKER_FLAGS_RELEASE "-Wl,--gc-sections")
+set(CMAKE_MODULE_LINKER_FLAGS_RELEASE "-Wl,--gc-sections")
 set(CMAKE_CXX_FLAGS_MINSIZEREL "-Os")
 set(CMAKE_C_FLAGS_MINSIZEREL "-Os")
 # Soon built, for `make run` and `pip install .`; layers that move bytes take -O2 there (kedge_layer). -O0 takes as long: it

@@ -13,7 +13,8 @@
  *   begin/part/end sequences of two threads must not interleave. Different contexts are independent.
  * - "Collective" calls are made by all ranks of the context in the same order. checkpoint is not: it never waits for
  *   another rank.
- * - Option structs begin with their size, set by the caller, so that a program built against an older header works.
+ * - Structs begin with their size, set by the caller (`.struct_size = sizeof info`), so that a program built against an older
+ *   header works. KEDGE_ERROR_INVALID_ARGUMENT: it is not set.
  */
 #ifndef KEDGE_KEDGE_H
 #define KEDGE_KEDGE_H

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -84,7 +85,10 @@ class RegionFile {
   Status Begin(const Region& region, const ExportOptions& options) {
     const os::OpenFlags flags =
         os::OpenFlags::kWrite | os::OpenFlags::kCreate | (options.force ? os::OpenFlags::kTruncate : os::OpenFlags::kExclusive);
-    KEDGE_ASSIGN_OR_RETURN(file_, os::SystemFileSystem().Open(path_, flags, 0666));
+    auto opened = os::SystemFileSystem().Open(path_, flags, 0666);
+    if (opened.status().errno_value() == EEXIST)
+      return Status(Code::kAlreadyExists, path_ + " is there already: --force writes over it");
+    KEDGE_ASSIGN_OR_RETURN(file_, std::move(opened));
     const std::string header = options.raw ? std::string() : NpyHeader(region);
     begin_ = header.size();
     return os::WriteAll(*file_, header.data(), header.size(), 0);

@@ -51,6 +51,39 @@ TEST_P(ApiTest, RestoresWhatWasCaptured) {
   EXPECT_EQ(statistics.bytes_restored_store, agent ? 0u : bytes);
 }
 
+// As one does whose program leaves the field out of an initializer.
+TEST_P(ApiTest, AStructThatDoesNotSayItsSizeIsRefused) {
+  kedge_context* context = nullptr;
+  kedge_options options{};
+  options.job = "another";
+  EXPECT_EQ(kedge_init(&options, nullptr, &context), KEDGE_ERROR_INVALID_ARGUMENT);
+  EXPECT_THAT(kedge_error_message(), HasSubstr("kedge_options.struct_size is 0: set it to sizeof(kedge_options)"));
+  kedge_bootstrap bootstrap{};
+  bootstrap.ranks = 1;
+  EXPECT_EQ(kedge_init(nullptr, &bootstrap, &context), KEDGE_ERROR_INVALID_ARGUMENT);
+  context = Open();
+  int value = 0;
+  kedge_region_info info{};
+  info.name = "vector";
+  EXPECT_EQ(kedge_protect(context, 0, &value, 1, sizeof value, &info), KEDGE_ERROR_INVALID_ARGUMENT);
+  EXPECT_THAT(kedge_error_message(), HasSubstr("kedge_region_info.struct_size is 0"));
+  void* block = nullptr;
+  EXPECT_EQ(kedge_alloc(context, "block", 1, 8, &info, &block), KEDGE_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(kedge_find(context, "block", &block, nullptr, &info), KEDGE_ERROR_INVALID_ARGUMENT);
+  kedge_object object{};
+  object.size = [](void*, size_t* bytes) { return *bytes = 1, 0; };
+  EXPECT_EQ(kedge_protect_object(context, 1, "object", &object), KEDGE_ERROR_INVALID_ARGUMENT);
+  EXPECT_THAT(kedge_error_message(), HasSubstr("kedge_object.struct_size is 0"));
+  kedge_statistics statistics{};
+  EXPECT_EQ(kedge_get_statistics(context, &statistics), KEDGE_ERROR_INVALID_ARGUMENT);
+  ASSERT_KEDGE_OK(kedge_protect(context, 0, &value, 1, sizeof value, nullptr));
+  ASSERT_KEDGE_OK(kedge_checkpoint(context, "state", 1, 0));
+  ASSERT_KEDGE_OK(kedge_restart_begin(context, "state", 1));
+  size_t bytes = 0;
+  EXPECT_EQ(kedge_saved_region(context, 0, &bytes, &info), KEDGE_ERROR_INVALID_ARGUMENT);
+  ASSERT_KEDGE_OK(kedge_restart_end(context, 1));
+}
+
 kedge_region_info Described(const char* name, kedge_type type, const std::vector<int64_t>& shape, bool column_major = false) {
   kedge_region_info info{};
   info.struct_size = sizeof info;

@@ -15,6 +15,7 @@
 #include "client/core/callback.h"
 #include "client/ranks/rendezvous.h"
 #include "client/regions/object_stream.h"
+#include "client/regions/sized_struct.h"
 #include "kedge/kedge.h"
 #include "os/files/private_files.h"
 #include "os/process/launch_note.h"
@@ -260,6 +261,7 @@ int kedge_find(kedge_context* context, const char* name, void** block, size_t* b
   return Call(context, [&](Context& self, auto&) -> Status {
     KEDGE_RETURN_IF_ERROR(NotNull(name, "name"));
     KEDGE_RETURN_IF_ERROR(NotNull(block, "block"));
+    KEDGE_RETURN_IF_ERROR(CheckSized(info, "kedge_region_info"));
     *block = nullptr;
     if (bytes != nullptr) *bytes = 0;
     KEDGE_ASSIGN_OR_RETURN(const DeclaredRegion* const found, self.core.heap.Find(name));
@@ -447,6 +449,7 @@ int kedge_load_begin(kedge_context* context, const char* name, int64_t version) 
 int kedge_saved_region(kedge_context* context, int id, size_t* bytes, kedge_region_info* info) {
   return Call(context, [&](Context& self, auto&) -> Status {
     KEDGE_RETURN_IF_ERROR(NotNull(bytes, "bytes"));
+    KEDGE_RETURN_IF_ERROR(CheckSized(info, "kedge_region_info"));
     *bytes = 0;
     KEDGE_RETURN_IF_ERROR(self.restarter->Record().status());
     const kedge::Region* region = self.restarter->FindSaved(id);
@@ -532,6 +535,7 @@ int kedge_pin(kedge_context* context, const char* name, int64_t version, int pin
 int kedge_get_statistics(kedge_context* context, kedge_statistics* out) {
   return Call(context, [&](Context& self, auto&) -> Status {
     KEDGE_RETURN_IF_ERROR(NotNull(out, "statistics"));
+    KEDGE_RETURN_IF_ERROR(CheckSized(out, "kedge_statistics"));
     kedge_statistics statistics = self.core.statistics;
     statistics.flush_failures = self.session->failures();
     statistics.checkpoint_interval_seconds = kedge::ToSeconds(self.pace->interval());

@@ -1,9 +1,9 @@
 // See context.h.
 #include "client/api/context.h"
+#include "client/regions/sized_struct.h"
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -25,8 +25,7 @@ constexpr Duration kDrainRetry = std::chrono::milliseconds(10);
 
 Result<Collective> MakeCollective(const kedge_bootstrap* given) {
   if (given == nullptr) return Collective();
-  kedge_bootstrap bootstrap{};
-  std::memcpy(static_cast<void*>(&bootstrap), given, std::min(given->struct_size, sizeof bootstrap));
+  KEDGE_ASSIGN_OR_RETURN(const kedge_bootstrap bootstrap, CopySized(*given, "kedge_bootstrap"));
   // From here on `user` is released, also when the rest of it makes no sense.
   Collective collective(bootstrap);
   if (bootstrap.ranks < 1 || bootstrap.rank < 0 || bootstrap.rank >= bootstrap.ranks) {

@@ -1,5 +1,6 @@
 // See heap.h.
 #include "client/heap/heap.h"
+#include "client/regions/sized_struct.h"
 
 #include <fmt/format.h>
 
@@ -188,7 +189,7 @@ Result<uint64_t> Heap::UnitOf(const void* block) const {
 Result<void*> Heap::Allocate(const char* name, size_t count, size_t element_bytes, const kedge_region_info* info) {
   KEDGE_RETURN_IF_ERROR(CheckUsable());
   KEDGE_RETURN_IF_ERROR(Reserve());
-  const kedge_region_info known = KnownInfo(info);
+  KEDGE_ASSIGN_OR_RETURN(const kedge_region_info known, KnownInfo(info));
   auto described = DescribeMemory(0, count, element_bytes, known);
   if (!described.ok()) return described.status().WithContext("kedge_alloc");
   if (known.device_written != 0) {

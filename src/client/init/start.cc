@@ -1,10 +1,10 @@
 // See start.h.
 #include "client/init/start.h"
+#include "client/regions/sized_struct.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <map>
@@ -25,13 +25,6 @@
 
 namespace kedge::client {
 namespace {
-
-kedge_options CopySized(const kedge_options* given) {
-  kedge_options options = KEDGE_OPTIONS_INIT;
-  if (given == nullptr) return options;
-  std::memcpy(static_cast<void*>(&options), given, std::min(given->struct_size, sizeof options));
-  return options;
-}
 
 // "section.key=value" lines.
 Status ReadOverrides(std::string_view lines, ConfigSources* sources) {
@@ -366,7 +359,8 @@ Result<Membership> GatherMembers(const Core& core, const Welcome* welcome) {
 }
 
 Status ReadSettings(const kedge_options* given, Core* core) {
-  const kedge_options options = CopySized(given);
+  constexpr kedge_options kNone = KEDGE_OPTIONS_INIT;
+  KEDGE_ASSIGN_OR_RETURN(const kedge_options options, CopySized(given != nullptr ? *given : kNone, "kedge_options"));
   ConfigSources sources = ConfigSources::FromProcess();
   if (options.config_file != nullptr) sources.file = options.config_file;
   if (options.overrides != nullptr) KEDGE_RETURN_IF_ERROR(ReadOverrides(options.overrides, &sources));

@@ -1,5 +1,6 @@
 // See region_table.h.
 #include "client/regions/region_table.h"
+#include "client/regions/sized_struct.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,14 +10,6 @@
 
 namespace kedge::client {
 namespace {
-
-// The caller's struct as far as its program knows it, the rest zero: programs built against older headers work.
-template <typename T>
-T CopySized(const T& given) {
-  T copy{};
-  std::memcpy(static_cast<void*>(&copy), static_cast<const void*>(&given), std::min(given.struct_size, sizeof(T)));
-  return copy;
-}
 
 // What stands in a caller's enum: a program in C may put any number there, which C++ must not read as the enum.
 template <typename Enum>
@@ -130,8 +123,8 @@ Status DeclaredRegion::Resize(uint64_t bytes) {
                                                        description.id, description.bytes, bytes));
 }
 
-kedge_region_info KnownInfo(const kedge_region_info* info) {
-  return info != nullptr ? CopySized(*info) : kedge_region_info{};
+Result<kedge_region_info> KnownInfo(const kedge_region_info* info) {
+  return info != nullptr ? CopySized(*info, "kedge_region_info") : kedge_region_info{};
 }
 
 Result<Region> DescribeMemory(int id, size_t count, size_t element_bytes, const kedge_region_info& known) {
@@ -150,7 +143,7 @@ Result<Region> DescribeMemory(int id, size_t count, size_t element_bytes, const 
 }
 
 Status RegionGroup::Protect(int id, void* address, size_t count, size_t element_bytes, const kedge_region_info* info) {
-  const kedge_region_info known = KnownInfo(info);
+  KEDGE_ASSIGN_OR_RETURN(const kedge_region_info known, KnownInfo(info));
   const MovingMemory moving{known.locate, known.resize, known.user};
   if (moving.locate == nullptr && moving.resize != nullptr) {
     return Status(Code::kInvalidArgument, fmt::format("region {}: resize without locate", id));
@@ -185,7 +178,7 @@ Status RegionGroup::Protect(int id, void* address, size_t count, size_t element_
 }
 
 Status RegionGroup::ProtectObject(int id, const char* name, const kedge_object& object) {
-  const kedge_object copy = CopySized(object);
+  KEDGE_ASSIGN_OR_RETURN(const kedge_object copy, CopySized(object, "kedge_object"));
   if (copy.size == nullptr || copy.serialize == nullptr || copy.deserialize == nullptr) {
     return Status(Code::kInvalidArgument, fmt::format("object {}: size, serialize and deserialize must all be set", id));
   }

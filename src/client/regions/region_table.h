@@ -96,7 +96,7 @@ class RegionTable {
 };
 
 // A caller's description as far as its program knows it, the rest zero; `info` may be null.
-kedge_region_info KnownInfo(const kedge_region_info* info);
+Result<kedge_region_info> KnownInfo(const kedge_region_info* info);
 // A region of memory that is described so.
 Result<Region> DescribeMemory(int id, size_t count, size_t element_bytes, const kedge_region_info& known);
 

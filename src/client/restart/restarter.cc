@@ -564,6 +564,10 @@ Status Restarter::Deserialize(DeclaredRegion* declared, uint32_t region) {
     code = declared->object.deserialize(declared->object.user, &reader, reader.bytes_left);
   }
   KEDGE_RETURN_IF_ERROR(reader.status);
+  if (code == 0 && reader.bytes_left > 0) {
+    LogWarning("client", "rank {}: object {}: its deserialize call-back has left {} of {} bytes unread", core_->rank(),
+               declared->description.id, reader.bytes_left, image_->record().regions[region].bytes);
+  }
   if (code == 0) return Status::Ok();
   return Status(Code::kFailedPrecondition,
                 fmt::format("object {}: its deserialize call-back returned {}", declared->description.id, code));

@@ -10,7 +10,7 @@
 namespace kedge::fmi {
 namespace {
 
-constexpr char kMagic[] = "fmirun 1";  // changes with what is written
+constexpr char kStateMagic[] = "fmirun 1";  // changes with what is written
 constexpr int kExitCodeMax = 255;
 
 void Add(const LaunchOptions& options, TextWriter* texts) {
@@ -59,7 +59,7 @@ Result<JobState::Node> TakeNode(TextReader* texts) {
 
 std::string Encode(const JobState& state) {
   TextWriter texts;
-  texts.Add(kMagic);
+  texts.Add(kStateMagic);
   Add(state.options, &texts);
   texts.Add(state.folder);
   texts.Add(state.boot);
@@ -86,7 +86,7 @@ Result<JobState> DecodeJobState(std::string_view text) {
   TextReader texts(text, "what fmirun has left");
   JobState state;
   KEDGE_ASSIGN_OR_RETURN(const std::string magic, texts.Next());
-  if (magic != kMagic) return Status(Code::kCorrupt, "what is left there is not of this version of fmirun");
+  if (magic != kStateMagic) return Status(Code::kCorrupt, "what is left there is not of this version of fmirun");
   KEDGE_ASSIGN_OR_RETURN(state.options, TakeOptions(&texts, text.size()));
   KEDGE_ASSIGN_OR_RETURN(state.folder, texts.Next());
   KEDGE_ASSIGN_OR_RETURN(state.boot, texts.Next());
