@@ -2,13 +2,14 @@
 #include <ISO_Fortran_binding.h>
 #include <kedge/bb.h>
 
+#include "array_bytes.h"
+
 _Static_assert(KEDGE_BB_READ == 1 && KEDGE_BB_WRITE == 2 && sizeof(kedge_bb_options) == 40, "kedge_bb.f90 repeats these");
 
 static int bytes_of(const CFI_cdesc_t* array, size_t* bytes) {
   if (!CFI_is_contiguous(array))
     return kedge_bb_report_error(KEDGE_ERROR_INVALID_ARGUMENT, "the array is not contiguous: give a copy of the section");
-  *bytes = array->elem_len;
-  for (int i = 0; i < array->rank; ++i) *bytes *= (size_t)array->dim[i].extent;
+  *bytes = kedge_array_bytes(array);
   return KEDGE_OK;
 }
 

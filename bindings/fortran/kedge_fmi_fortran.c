@@ -4,6 +4,8 @@
 #include <limits.h>
 #include <stdio.h>
 
+#include "array_bytes.h"
+
 /* Variables of the module. */
 extern int kedge_fmi_in_place;
 extern FMI_Status kedge_fmi_status_ignore, kedge_fmi_statuses_ignore[1];
@@ -34,9 +36,7 @@ void kedge_fmi_count_from_1(int* indices, int count) {
 }
 
 KEDGE_API region kedge_fmi_region(const CFI_cdesc_t* array) {
-  size_t bytes = array->elem_len;
-  for (int i = 0; i < array->rank; ++i) bytes *= (size_t)array->dim[i].extent;
-  return (region){kedge_fmi_bytes(array, "FMI_Array"), bytes};
+  return (region){kedge_fmi_bytes(array, "FMI_Array"), kedge_array_bytes(array)};
 }
 
 KEDGE_API int kedge_fmi_loop(const region* regions, int count) {

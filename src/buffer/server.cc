@@ -351,7 +351,7 @@ void BufferServer::OnRead(const net::Peer& client, const ReadRequest& request, n
   if (request.offset > bytes || request.bytes > bytes - request.offset)
     return answer(Status(Code::kInvalidArgument,
                          fmt::format("{} has no {} bytes at {}", download->second.path, request.bytes, request.offset)));
-  if (const Status may = request.ahead ? core_.pieces.MayReadAhead() : Status::Ok(); !may.ok()) return answer(may);
+  if (const Status may = core_.pieces.MayAsk(request.ahead); !may.ok()) return answer(may);
   core_.pieces.Ask([this, read = WaitingRead{key, request, std::move(answer)}](Piece piece) {
     if (!downloads_.contains(read.key)) return core_.pieces.GiveBack(std::move(piece));
     ReadPiece(read, std::move(piece));

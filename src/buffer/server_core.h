@@ -72,9 +72,9 @@ class PiecePool {
   // Calls `have` at once, or when there is one; it gives it back. In the order of the calls.
   void Ask(std::function<void(Piece)> have);
   void GiveBack(Piece piece);
-  // kBusy: others may need the rest of it.
-  Status MayReadAhead() const {
-    if (out_ < most_ / 2) return Status::Ok();
+  // kBusy: what is read `ahead` is declined, since others may need the rest of it.
+  Status MayAsk(bool ahead) const {
+    if (!ahead || out_ < most_ / 2) return Status::Ok();
     return Status(Code::kBusy, "nothing is read ahead while half of the buffers are out");
   }
 

@@ -390,7 +390,7 @@ void ServerStores::OnRead(const net::Peer& client, const StoreReadRequest& reque
     return answer(Encode(reply));
   }
   if (request.bytes > kReadInMessageMax) {
-    if (const Status may = request.ahead ? core_.pieces.MayReadAhead() : Status::Ok(); !may.ok()) return answer(may);
+    if (const Status may = core_.pieces.MayAsk(request.ahead); !may.ok()) return answer(may);
     core_.pieces.Ask([this, key, open, request, answer = std::move(answer)](const PiecePool::Piece& piece) {
       ReadPiece(key, open, request, piece, answer);
     });

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <optional>
 #include <thread>
 
 #include "store/publish.h"
@@ -31,12 +32,18 @@ class Collector {
   void Problem(const Status& status) { report_.problems.push_back(status.ToString()); }
 
  private:
+  // The last that was heard of an attempt.
+  struct Sign {
+    double seconds = 0;                   // ago
+    std::optional<AttemptRecord> record;  // none: nobody is at work
+  };
+  Result<Sign> ReadSign(const std::string& job, uint32_t attempt) const;
+  const Result<Sign>& SignOf(const std::string& job, uint32_t attempt);
   // How an attempt is to be treated: silent for how long, and whether that is longer than its lease.
   struct Quiet {
     bool silent = false;
     double seconds = 0;
   };
-  bool IsYoung(const Generation& generation) const;
   Quiet QuietOf(const std::string& job, uint32_t attempt);
   Result<Quiet> LookAt(const std::string& job, uint32_t attempt);
   void CollectName(const std::string& job, const std::string& name);
@@ -53,22 +60,36 @@ class Collector {
   LeaseWatch* watch_;
   Duration to_be_watched_{};
   GarbageReport report_;
-  std::map<uint32_t, Quiet> quiet_;  // of the job at hand
+  // Of the job at hand, by attempt:
+  std::map<uint32_t, Result<Sign>> signs_;
+  std::map<uint32_t, Quiet> quiet_;
 };
 
-Result<Collector::Quiet> Collector::LookAt(const std::string& job, uint32_t attempt) {
+Result<Collector::Sign> Collector::ReadSign(const std::string& job, uint32_t attempt) const {
   const Result<double> seconds = SilentSeconds(catalog_, job, attempt);
-  const Result<AttemptRecord> record = ReadOwnRecord(catalog_, keys::AttemptKey(job, attempt), &DecodeAttemptRecord);
+  Result<AttemptRecord> record = ReadOwnRecord(catalog_, keys::AttemptKey(job, attempt), &DecodeAttemptRecord);
   if (seconds.status().code() == Code::kNotFound || record.status().code() == Code::kCorrupt) {
     // No record, as for a generation copied here: nobody is at work. Its own age cannot be told, so it counts as old.
-    return Quiet{true, options_.incomplete_age_seconds + options_.orphan_age_seconds};
+    return Sign{options_.incomplete_age_seconds + options_.orphan_age_seconds, std::nullopt};
   }
   if (!seconds.ok()) return seconds.status();
   if (!record.ok()) return record.status();
-  const AttemptRequest self = RequestOfThisProcess(job, record->lease_seconds, record->ranks);
+  return Sign{*seconds, *std::move(record)};
+}
+
+const Result<Collector::Sign>& Collector::SignOf(const std::string& job, uint32_t attempt) {
+  const auto known = signs_.find(attempt);
+  return known != signs_.end() ? known->second : signs_.emplace(attempt, ReadSign(job, attempt)).first->second;
+}
+
+Result<Collector::Quiet> Collector::LookAt(const std::string& job, uint32_t attempt) {
+  const Result<Sign>& sign = SignOf(job, attempt);
+  if (!sign.ok()) return sign.status();
+  if (!sign->record) return Quiet{true, sign->seconds};
+  const AttemptRequest self = RequestOfThisProcess(job, sign->record->lease_seconds, sign->record->ranks);
   KEDGE_ASSIGN_OR_RETURN(const Silence silence, SilenceOf(catalog_, self, attempt, watch_));
-  if (silence == Silence::kUnknown) to_be_watched_ = std::max(to_be_watched_, LeasePatience(record->lease_seconds));
-  return Quiet{silence == Silence::kSilent, *seconds};
+  if (silence == Silence::kUnknown) to_be_watched_ = std::max(to_be_watched_, LeasePatience(sign->record->lease_seconds));
+  return Quiet{silence == Silence::kSilent, sign->seconds};
 }
 
 Collector::Quiet Collector::QuietOf(const std::string& job, uint32_t attempt) {
@@ -80,6 +101,7 @@ Collector::Quiet Collector::QuietOf(const std::string& job, uint32_t attempt) {
 }
 
 void Collector::CollectJob(const std::string& job) {
+  signs_.clear();
   quiet_.clear();
   const Result<std::vector<Temporary>> temporaries = catalog_.store().ListTemporaries(keys::JobFolder(job), catalog_.owner());
   if (temporaries.ok()) {
@@ -169,7 +191,8 @@ void Collector::Consider(const VersionInfo& info, const std::vector<VersionInfo>
     return RemoveAs(GarbageItem::Kind::kSuperseded, info, "a later taking of the version is complete", references);
   }
   const bool needless = info.abandoned || info.generation.version <= newest_complete;
-  if (!needless && IsYoung(info.generation)) {
+  const Result<Sign>& sign = SignOf(info.generation.job, info.generation.attempt);
+  if (!needless && sign.ok() && sign->seconds <= options_.incomplete_age_seconds) {
     ++report_.young;  // whoever is at work
     return;
   }
@@ -177,12 +200,6 @@ void Collector::Consider(const VersionInfo& info, const std::vector<VersionInfo>
   if (!quiet.silent) return;
   RemoveAs(GarbageItem::Kind::kIncomplete, info,
            fmt::format("{}; its attempt has been silent for {:.0f} s", info.reason, quiet.seconds), references);
-}
-
-// An attempt of which nothing can be told counts as old.
-bool Collector::IsYoung(const Generation& generation) const {
-  const Result<double> seconds = SilentSeconds(catalog_, generation.job, generation.attempt);
-  return seconds.ok() && *seconds <= options_.incomplete_age_seconds;
 }
 
 void Collector::RemoveAs(GarbageItem::Kind kind, const VersionInfo& info, const std::string& why, References* references,

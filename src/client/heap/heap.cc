@@ -1,6 +1,5 @@
 // See heap.h.
 #include "client/heap/heap.h"
-#include "client/regions/sized_struct.h"
 
 #include <fmt/format.h>
 

@@ -373,6 +373,8 @@ Status BufferObjectReader::OpenAgain(const Handle& lost) {
     return {Code::kCorrupt, fmt::format("{}/{} is another object now", link_.location().ToDisplay(), key_)};
   }
   const std::lock_guard lock(mutex_);
+  // A connection that goes calls nobody back any more.
+  if (fetching_ > 0) former_.push_back(std::move(handle_));
   handle_ = std::move(handle);
   return Status::Ok();
 }

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "store/buffer/link.h"
 #include "store/reading/read_ahead.h"
@@ -108,6 +109,8 @@ class BufferObjectReader final : public ObjectReader {
   std::condition_variable fetched_;
   size_t fetching_ = 0;  // guarded by mutex_
   Handle handle_;        // guarded by mutex_
+  // Those before it that pieces may still come by, until the reader goes; guarded by mutex_.
+  std::vector<Handle> former_;
   const uint64_t size_bytes_;
   ReadAhead ahead_;
 };
