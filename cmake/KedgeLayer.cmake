@@ -14,7 +14,7 @@ endfunction()
 
 # kedge_unity(TARGET)
 #   Its sources are compiled up to eight at a time, as one: most of their compile time goes into headers that they share.
-#   Names in their anonymous namespaces must therefore differ. `make run`, packages and wheels do so with up to 40
+#   Names in their anonymous namespaces must therefore differ. `make run`, packages and wheels do so with up to 40 or 100
 #   (CMakePresets.json, packaging/debian/rules, pyproject.toml), so that all names of a layer should differ. `make lint` and
 #   `make test-long` compile file by file (KEDGE_UNITY=OFF): each proves there to include what it uses.
 function(kedge_unity target)

@@ -22,7 +22,7 @@ namespace {
 
 constexpr size_t kPublishedTogetherMax = 32;  // objects
 
-Status Stopped() {
+Status MirrorStopped() {
   return {Code::kTimeout, "stopped by the caller"};
 }
 
@@ -187,7 +187,7 @@ Status Carrier::Verify() {
   options.problems_max = 1;
   options.progress = [this](const VerifyProgress&) { return GoesOn(); };
   KEDGE_ASSIGN_OR_RETURN(const VerifyReport report, VerifyVersion(view_, generation_, options));
-  if (!GoesOn()) return Stopped();
+  if (!GoesOn()) return MirrorStopped();
   if (report.problems.empty()) return Status::Ok();
   // What it refers to may lie in the target: is that there at all?
   KEDGE_RETURN_IF_ERROR(view_.Confirm());
@@ -232,7 +232,7 @@ Status Carrier::CopyObject(ObjectReader& from, ObjectWriter& to) {
     KEDGE_RETURN_IF_ERROR(to.WriteAt(at, piece_));
     KEDGE_RETURN_IF_ERROR(to.FlushHint(at, piece_.size(), false));
     bytes_ += piece_.size();
-    if (!GoesOn()) return Stopped();
+    if (!GoesOn()) return MirrorStopped();
   }
   return Status::Ok();
 }
@@ -249,7 +249,7 @@ Result<bool> Carrier::IsSame(ObjectReader& from, const std::string& key, bool si
     KEDGE_RETURN_IF_ERROR(from.ReadAt(at, piece_));
     KEDGE_RETURN_IF_ERROR((*there)->ReadAt(at, other_piece_));
     if (piece_ != other_piece_) return false;
-    if (!GoesOn()) return Stopped();
+    if (!GoesOn()) return MirrorStopped();
   }
   // A predecessor may have published it, and have died before it was durable.
   KEDGE_RETURN_IF_ERROR(to().EnsureDurable(std::span(&key, 1)));
