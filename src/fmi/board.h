@@ -19,6 +19,7 @@
 #include "base/status.h"
 #include "fmi/phases.h"
 #include "fmi/ring.h"
+#include "fmi/sealed_stream.h"
 #include "net/authentication.h"
 #include "os/events/event_fd.h"
 #include "os/memory/mapping.h"
@@ -31,6 +32,7 @@ struct BoardHeader {
   uint64_t magic;
   uint32_t ranks;
   net::Digest secret;  // of the job: what ranks prove to each other
+  Secrecy secrecy;     // of messages between nodes
   uint32_t address;    // of this node, for ranks of others; 0: there are none
   int32_t task_bell;
   std::atomic<uint32_t> epoch;     // the highest bit: finished

@@ -6,7 +6,7 @@
 namespace kedge::fmi {
 namespace {
 
-constexpr uint64_t kConnectionMagic = 0x3130'434d'4645'444b;  // KDEFMC01: changes with what is sent
+constexpr uint64_t kConnectionMagic = 0x3230'434d'4645'444b;  // KDEFMC02: changes with what is sent
 
 struct Hello {
   uint64_t magic = kConnectionMagic;
@@ -37,9 +37,11 @@ Message As(const std::byte* bytes) {
 
 }  // namespace
 
-Connection::Connection(os::TcpSocket socket, const net::Secret& secret, Speakers speakers)
+Connection::Connection(os::TcpSocket socket, const net::Secret& secret, Secrecy secrecy, Speakers speakers)
     : socket_(std::move(socket)),
       secret_(secret),
+      secrecy_(secrecy),
+      own_side_(net::ProofOf::kInitiator),
       speakers_(speakers),
       stage_(Stage::kAnswer),
       own_nonce_(net::GenerateNonce()),
@@ -52,29 +54,48 @@ Connection::Connection(os::TcpSocket socket, const net::Secret& secret, Speakers
   Unsent message{};
   std::memcpy(message.head.data(), &hello, sizeof hello);
   message.head_bytes = sizeof hello;
+  message.is_proof = true;
   unsent_.push_back(message);
 }
 
-Connection::Connection(os::TcpSocket socket, const net::Secret& secret, uint32_t to)
+Connection::Connection(os::TcpSocket socket, const net::Secret& secret, Secrecy secrecy, uint32_t to)
     : socket_(std::move(socket)),
       secret_(secret),
+      secrecy_(secrecy),
+      own_side_(net::ProofOf::kResponder),
       speakers_{0, 0, to},
       stage_(Stage::kHello),
       own_nonce_(net::GenerateNonce()),
       buffer_(kBufferBytes) {}
 
-net::Digest Connection::Proof(net::ProofOf who) const {
+template <typename Use>
+auto Connection::WithTranscript(Use use) const {
   const std::string from = std::to_string(speakers_.from);
   const std::string to = std::to_string(speakers_.to);
   net::Transcript transcript;
   transcript.protocol = kConnectionMagic >> 32;
-  transcript.job = "fmi";
+  transcript.job = secrecy_ == Secrecy::kSealed ? "fmi, sealed" : "fmi";
   transcript.attempt = speakers_.epoch;
   transcript.initiator = from;
   transcript.responder = to;
   transcript.initiator_nonce = initiator_nonce_;
   transcript.responder_nonce = responder_nonce_;
-  return net::Prove(secret_, transcript, who);
+  return use(transcript);
+}
+
+net::Digest Connection::Proof(net::ProofOf who) const {
+  return WithTranscript([&](const net::Transcript& transcript) { return net::Prove(secret_, transcript, who); });
+}
+
+void Connection::Open() {
+  stage_ = Stage::kOpen;
+  if (secrecy_ == Secrecy::kClear) return;
+  const auto other_side = own_side_ == net::ProofOf::kInitiator ? net::ProofOf::kResponder : net::ProofOf::kInitiator;
+  WithTranscript([&](const net::Transcript& transcript) {
+    stream_.emplace(net::FrameKey(secret_, transcript, own_side_), net::FrameKey(secret_, transcript, other_side),
+                    ByteSpan{buffer_.data() + begin_, end_ - begin_});
+  });
+  begin_ = end_ = 0;
 }
 
 Status Connection::Advance() {
@@ -113,8 +134,9 @@ Status Connection::TakeAnswer() {
   responder_nonce_ = answer.nonce;
   if (!net::SameDigest(answer.proof, Proof(net::ProofOf::kResponder))) return NotOfTheJob();
   const Confirmation confirmation{Proof(net::ProofOf::kInitiator)};
-  stage_ = Stage::kOpen;
-  return Send(&confirmation, sizeof confirmation);
+  KEDGE_RETURN_IF_ERROR(Send(&confirmation, sizeof confirmation));
+  Open();
+  return Status::Ok();
 }
 
 Status Connection::TakeConfirmation() {
@@ -123,7 +145,7 @@ Status Connection::TakeConfirmation() {
   const auto confirmation = As<Confirmation>(bytes);
   Skip(sizeof confirmation);
   if (!net::SameDigest(confirmation.proof, Proof(net::ProofOf::kInitiator))) return NotOfTheJob();
-  stage_ = Stage::kOpen;
+  Open();
   return Status::Ok();
 }
 
@@ -135,6 +157,7 @@ Status Connection::Send(const void* head, size_t head_bytes, const void* data, u
   message.data = static_cast<const std::byte*>(data);
   message.bytes = bytes;
   message.sent = sent;
+  message.is_proof = !is_open();
   if (unsent_.empty()) {
     KEDGE_RETURN_IF_ERROR(Try(&message));
     if (message.done == message.head_bytes + message.bytes) return Status::Ok();
@@ -148,8 +171,10 @@ Status Connection::Try(Unsent* message) {
   while (message->done < all) {
     const size_t of_head = std::min<uint64_t>(message->done, message->head_bytes);
     const uint64_t of_data = message->done - of_head;
-    KEDGE_ASSIGN_OR_RETURN(const size_t taken, socket_.Send({message->head.data() + of_head, message->head_bytes - of_head},
-                                                            {message->data + of_data, message->bytes - of_data}));
+    const std::pair<const void*, size_t> head{message->head.data() + of_head, message->head_bytes - of_head};
+    const std::pair<const void*, size_t> data{message->data + of_data, message->bytes - of_data};
+    KEDGE_ASSIGN_OR_RETURN(const size_t taken, stream_ && !message->is_proof ? stream_->Send(socket_, head, data)
+                                                                             : socket_.Send(head, data));
     if (taken == 0) return Status::Ok();
     message->done += taken;
   }
@@ -164,7 +189,11 @@ Status Connection::Flush() {
     if (first.done < first.head_bytes + first.bytes) return Status::Ok();
     unsent_.pop_front();
   }
-  return Status::Ok();
+  return stream_ ? stream_->Flush(socket_) : Status::Ok();
+}
+
+Result<size_t> Connection::Receive(void* data, size_t bytes) {
+  return stream_ ? stream_->Receive(socket_, data, bytes) : socket_.Receive(data, bytes);
 }
 
 Result<const std::byte*> Connection::Peek(size_t bytes) {
@@ -174,14 +203,16 @@ Result<const std::byte*> Connection::Peek(size_t bytes) {
       std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
       end_ -= std::exchange(begin_, 0);
     }
-    KEDGE_ASSIGN_OR_RETURN(const size_t got, socket_.Receive(buffer_.data() + end_, buffer_.size() - end_));
-    end_ += got;
+    // All that is there: what a stream has taken from the socket wakes nobody again.
+    for (size_t got = 1; got > 0 && end_ - begin_ < bytes; end_ += got) {
+      KEDGE_ASSIGN_OR_RETURN(got, Receive(buffer_.data() + end_, buffer_.size() - end_));
+    }
   }
   return end_ - begin_ < bytes ? nullptr : buffer_.data() + begin_;
 }
 
 Result<size_t> Connection::Read(void* data, size_t bytes) {
-  if (begin_ == end_) return socket_.Receive(data, bytes);
+  if (begin_ == end_) return Receive(data, bytes);
   const size_t some = std::min(bytes, end_ - begin_);
   std::memcpy(data, buffer_.data() + begin_, some);
   begin_ += some;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <utility>
@@ -12,10 +13,10 @@
 namespace kedge::fmi {
 namespace {
 
-class TwoSides : public ::testing::Test {
+class TwoSides : public ::testing::TestWithParam<Secrecy> {
  protected:
-  // `theirs`: the secret of who connects.
-  void Connect(const net::Secret& ours, const net::Secret& theirs, Speakers speakers) {
+  // `theirs`: what who connects takes for the secret, and for the secrecy of the connection.
+  void Connect(const net::Secret& theirs, Secrecy their_secrecy, Speakers speakers) {
     auto listener = os::TcpListener::Listen(os::kLoopback);
     ASSERT_TRUE(listener.ok());
     auto socket = os::TcpSocket::Connect({os::kLoopback, listener->port()});
@@ -24,8 +25,8 @@ class TwoSides : public ::testing::Test {
       auto accepted = listener->Accept();
       ASSERT_TRUE(accepted.ok());
       if (!*accepted) continue;
-      one.emplace_back(std::move(*socket), theirs, speakers);
-      two.emplace_back(std::move(**accepted), ours, 2);
+      one.emplace_back(std::move(*socket), theirs, their_secrecy, speakers);
+      two.emplace_back(std::move(**accepted), secret, GetParam(), 2);
       return;
     }
   }
@@ -44,26 +45,73 @@ class TwoSides : public ::testing::Test {
   std::vector<Connection> two;
 };
 
-TEST_F(TwoSides, ProveTheSecretAndKnowWhoSpeaks) {
-  Connect(secret, secret, {7, 1, 2});
+TEST_P(TwoSides, ProveTheSecretAndKnowWhoSpeaks) {
+  Connect(secret, GetParam(), {7, 1, 2});
   ASSERT_TRUE(Prove().ok());
   EXPECT_EQ(two[0].speakers().epoch, 7U);
   EXPECT_EQ(two[0].speakers().from, 1U);
 }
 
-TEST_F(TwoSides, LetNobodyInWhoDoesNotKnowTheSecret) {
-  Connect(secret, net::Secret::Generate(), {7, 1, 2});
+TEST_P(TwoSides, LetNobodyInWhoDoesNotKnowTheSecret) {
+  Connect(net::Secret::Generate(), GetParam(), {7, 1, 2});
   EXPECT_EQ(Prove().code(), Code::kPermission);
   EXPECT_FALSE(two[0].is_open());
 }
 
-TEST_F(TwoSides, AreNotTakenForOthers) {
-  Connect(secret, secret, {7, 1, 3});
+TEST_P(TwoSides, AreNotTakenForOthers) {
+  Connect(secret, GetParam(), {7, 1, 3});
   EXPECT_EQ(Prove().code(), Code::kPermission);
 }
 
-TEST_F(TwoSides, CarryMoreThanTheSystemTakesAtOnceFromWhereItLies) {
-  Connect(secret, secret, {7, 1, 2});
+TEST_P(TwoSides, DoNotTakeASealedConnectionForAnother) {
+  Connect(secret, GetParam() == Secrecy::kClear ? Secrecy::kSealed : Secrecy::kClear, {7, 1, 2});
+  EXPECT_EQ(Prove().code(), Code::kPermission);
+}
+
+// A message may come with the end of the proof, and no more ever after.
+TEST_P(TwoSides, HearWhatIsSaidAtOnce) {
+  Connect(secret, GetParam(), {7, 1, 2});
+  while (!one[0].is_open()) {
+    ASSERT_TRUE(one[0].Advance().ok());
+    ASSERT_TRUE(two[0].Advance().ok());
+    if (two[0].waits_to_be_let_in()) {
+      ASSERT_TRUE(two[0].LetIn().ok());
+    }
+  }
+  for (const char* word : {"here", "I am"}) ASSERT_TRUE(one[0].Send(word, 4).ok());
+  ASSERT_FALSE(one[0].has_unsent());
+  while (!two[0].is_open()) ASSERT_TRUE(two[0].Advance().ok());
+  for (const std::string word : {"here", "I am"}) {
+    const auto heard = two[0].Peek(4);
+    ASSERT_TRUE(heard.ok());
+    ASSERT_NE(*heard, nullptr);
+    EXPECT_EQ(std::string(reinterpret_cast<const char*>(*heard), 4), word);
+    two[0].Skip(4);
+  }
+}
+
+// Of one message's records the kernel may hold many: who has been woken once takes them all.
+TEST_P(TwoSides, GiveAllThatIsThere) {
+  Connect(secret, GetParam(), {7, 1, 2});
+  ASSERT_TRUE(Prove().ok());
+  const std::vector<std::byte> data(size_t{100} << 10, std::byte{5});
+  bool is_sent = false;
+  ASSERT_TRUE(one[0].Send("head", 4, data.data(), data.size(), &is_sent).ok());
+  const std::byte* bytes = nullptr;
+  while (bytes == nullptr) {
+    ASSERT_TRUE(one[0].Flush().ok());
+    os::PollSet polled;
+    polled.Add(two[0].descriptor());
+    polled.Wait(std::chrono::milliseconds(100));
+    const auto peeked = two[0].Peek(4 + data.size());
+    ASSERT_TRUE(peeked.ok());
+    bytes = *peeked;
+  }
+  EXPECT_TRUE(std::equal(data.begin(), data.end(), bytes + 4));
+}
+
+TEST_P(TwoSides, CarryMoreThanTheSystemTakesAtOnceFromWhereItLies) {
+  Connect(secret, GetParam(), {7, 1, 2});
   ASSERT_TRUE(Prove().ok());
   std::vector<std::byte> sent(size_t{16} << 20);
   for (size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<std::byte>(i * 7 % 251);
@@ -91,8 +139,8 @@ TEST_F(TwoSides, CarryMoreThanTheSystemTakesAtOnceFromWhereItLies) {
   EXPECT_EQ(received, sent);
 }
 
-TEST_F(TwoSides, SeeThatTheOtherIsGone) {
-  Connect(secret, secret, {7, 1, 2});
+TEST_P(TwoSides, SeeThatTheOtherIsGone) {
+  Connect(secret, GetParam(), {7, 1, 2});
   ASSERT_TRUE(Prove().ok());
   two.clear();
   os::PollSet polled;
@@ -100,6 +148,9 @@ TEST_F(TwoSides, SeeThatTheOtherIsGone) {
   polled.Wait(std::chrono::seconds(10));
   EXPECT_EQ(one[0].Peek(1).status().code(), Code::kUnavailable);
 }
+
+INSTANTIATE_TEST_SUITE_P(Of, TwoSides, ::testing::Values(Secrecy::kClear, Secrecy::kSealed),
+                         [](const auto& of) { return of.param == Secrecy::kSealed ? "ASealedConnection" : "AConnection"; });
 
 }  // namespace
 }  // namespace kedge::fmi

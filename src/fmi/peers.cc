@@ -16,6 +16,7 @@ Peers::Peers(Board* board, uint32_t rank, MessageSink* sink)
       rank_(rank),
       sink_(*sink),
       secret_(net::Secret::FromBytes(board->header().secret)),
+      secrecy_(board->header().secrecy),
       peers_(board->ranks()),
       awaits_(board->ranks()) {}
 
@@ -50,7 +51,7 @@ bool Peers::Send(uint32_t to, const MessageHead& head, const void* data, uint64_
       Lose(to);
       return false;
     }
-    peers_[to] = std::make_unique<Peer>(Peer{Connection(std::move(*socket), secret_, Speakers{epoch_, rank_, to}), true});
+    peers_[to] = std::make_unique<Peer>(Peer{Connection(std::move(*socket), secret_, secrecy_, Speakers{epoch_, rank_, to}), true});
     connected_.push_back(to);
     return false;
   }
@@ -103,7 +104,7 @@ void Peers::Accept() {
     auto socket = listener_->Accept();
     if (!socket.ok() || !*socket) return;
     if (newcomers_.size() < kNewcomersMax)
-      newcomers_.push_back(std::make_unique<Connection>(std::move(**socket), secret_, rank_));
+      newcomers_.push_back(std::make_unique<Connection>(std::move(**socket), secret_, secrecy_, rank_));
   }
 }
 

@@ -73,6 +73,7 @@ class Peers {
   const uint32_t rank_;
   MessageSink& sink_;
   const net::Secret secret_;
+  const Secrecy secrecy_;
   uint32_t epoch_ = 0;
   std::optional<os::TcpListener> listener_;
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank

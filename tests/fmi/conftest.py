@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -133,15 +133,15 @@ Launch = Callable[..., Job]
 
 @pytest.fixture
 def launch(run_folder: Path, tmp_path: Path) -> Iterator[Launch]:
-    """A function: starts fmirun with these options and program, on a node of the test's own. After the test nothing of it is left:
+    """A function: starts fmirun with these options and program, `under` another command, on a node of the test's own. After the test nothing of it is left:
     no process, and in /dev/shm nothing but the agent's folder."""
     jobs = []
     shared_before = set(Path("/dev/shm").iterdir())
     mark = f"FMI_TEST={tmp_path}"
 
-    def start(*words: object) -> Job:
+    def start(*words: object, under: Sequence[object] = ()) -> Job:
         environment = os.environ | {"FMI_TEST": str(tmp_path)}
-        command = [str(FMIRUN), *map(str, words)]
+        command = [str(word) for word in (*under, FMIRUN, *words)]
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         jobs.append(Job(process, mark))
         return jobs[-1]

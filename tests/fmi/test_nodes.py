@@ -6,11 +6,15 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sys
 import time
+import zlib
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from connections import end_connections
+from hosts import as_user, needs_networks
 from processes import agent_pid, kill
 from waiting import until
 
@@ -38,6 +42,35 @@ def test_the_result_is_that_of_one_node(
     ended = job.wait()
     assert ended.code == 0, ended.err
     assert ended.result() == undisturbed(4, cells, steps)
+
+
+def on_the_wire(launch: Launch, nodes: Nodes, expected: str, file: Path) -> bytes:
+    """What goes between two nodes, whose ranks are killed on the way, as somebody hears it who listens there."""
+    listening = ["unshare", *([] if os.getuid() == 0 else ["--user", "--map-root-user"]), "--net"]
+    under = [*listening, sys.executable, Path(__file__).with_name("listening.py"), file, *as_user()]
+    words = ["-n", 2, "--virtual", nodes.some(2), "--interval", 20, *armed([str(JACOBI), str(CELLS), str(STEPS)], {(1, 0): "fmi.checkpoint:3"})]
+    ended = launch(*words, under=under).wait()
+    assert_survived(ended, expected)
+    assert "was killed by signal 9" in ended.err
+    return file.read_bytes()
+
+
+@needs_networks
+def test_nobody_reads_on_the_wire_what_is_sealed(
+    launch: Launch, nodes: Nodes, undisturbed: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ranks' planes shrink to less than half when they are compressed; what is sealed looks like noise, whoever has sent it."""
+    expected = undisturbed(2, CELLS, STEPS)
+    clear = on_the_wire(launch, nodes, expected, tmp_path / "clear")
+    for name in nodes.names:
+        nodes.lose(name)
+    monkeypatch.setenv("KEDGE_NET_ENCRYPT", "true")
+    monkeypatch.setenv("KEDGE_JOB_NAME", "sealed")
+    sealed = on_the_wire(launch, nodes, expected, tmp_path / "sealed")
+    for wire in (clear, sealed):
+        assert len(wire) > STEPS * CELLS * CELLS * 4
+    assert len(zlib.compress(clear)) < 0.9 * len(clear)
+    assert len(zlib.compress(sealed)) > 0.99 * len(sealed)
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))])

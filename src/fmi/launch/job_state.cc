@@ -24,6 +24,7 @@ void Add(const LaunchOptions& options, TextWriter* texts) {
   texts->AddNumber(options.failures_max);
   texts->AddNumber(options.timeout.count());
   texts->AddNumber(options.orphan_timeout.count());
+  texts->AddNumber(options.seals_messages ? 1 : 0);
   texts->AddAll(options.command);
 }
 
@@ -41,6 +42,7 @@ Result<LaunchOptions> TakeOptions(TextReader* texts, size_t words_max) {
   KEDGE_ASSIGN_OR_RETURN(const int64_t orphan_timeout_ns, texts->UpTo<int64_t>(INT64_MAX));
   options.timeout = Duration(timeout_ns);
   options.orphan_timeout = Duration(orphan_timeout_ns);
+  KEDGE_ASSIGN_OR_RETURN(options.seals_messages, texts->Flag());
   KEDGE_ASSIGN_OR_RETURN(options.command, texts->Strings(words_max));
   return options;
 }

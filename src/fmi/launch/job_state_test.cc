@@ -17,6 +17,7 @@ JobState SomeState() {
   state.options.failures_max = 7;
   state.options.timeout = std::chrono::seconds(3);
   state.options.orphan_timeout = std::chrono::milliseconds(1500);
+  state.options.seals_messages = true;
   state.options.command = {"./app", "", "an \"argument\"\n"};
   state.folder = "/a folder";
   state.boot = "a boot";

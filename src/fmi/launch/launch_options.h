@@ -20,6 +20,7 @@ struct LaunchOptions {
   uint64_t interval = 1;       // steps, or kWhenDue (environment.h)
   uint32_t failures_max = 10;  // without a new checkpoint between them
   Duration timeout = std::chrono::minutes(10);
+  bool seals_messages = false;                         // between nodes
   Duration orphan_timeout = std::chrono::minutes(10);  // so long tasks wait for a successor; 0: they do not outlive fmirun
   std::string program;                                 // fmirun itself
   std::vector<std::string> command;                    // of the ranks

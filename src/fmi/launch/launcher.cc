@@ -177,7 +177,7 @@ Status Launcher::Reach(size_t node) {
     if (nodes_[node].link == *self) OnUnreached(node, why);
   };
   KEDGE_ASSIGN_OR_RETURN(auto link,
-                         ControlLink::Create(loop_.get(), Connection(std::move(socket), secret_, speakers), std::move(events)));
+                         ControlLink::Create(loop_.get(), Connection(std::move(socket), secret_, Secrecy::kSealed, speakers), std::move(events)));
   *self = link.get();
   nodes_[node].link = link.get();
   links_.push_back(std::move(link));
@@ -227,6 +227,7 @@ TaskOptions Launcher::TaskOf(size_t node) const {
   task.secret = secret_;
   task.ranks = options_.ranks;
   task.is_alone = nodes_.size() == 1;
+  task.seals_messages = options_.seals_messages;
   task.interval = options_.interval;
   task.orphan_timeout = options_.orphan_timeout;
   task.has_shell = !options_.shell.empty();
@@ -256,7 +257,7 @@ void Launcher::Accept() {
   // The events know the link by what is put here once it is there.
   auto self = std::make_shared<ControlLink*>(nullptr);
   auto link = ControlLink::Create(
-      loop_.get(), Connection(std::move(**socket), secret_, kFmirun),
+      loop_.get(), Connection(std::move(**socket), secret_, Secrecy::kSealed, kFmirun),
       {[this, self] { OnOpened(*self); }, [this, self](const ControlMessage& message) { OnMessage(*self, message); },
        [this, self](const Status& why) {
          const size_t node = NodeOf(*self);

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/config.h"
 #include "fmi/board.h"
 #include "fmi/environment.h"
 #include "fmi/launch/job_state.h"
@@ -28,6 +29,7 @@
 #include "os/process/process.h"
 #include "os/process/signals.h"
 #include "os/sockets/tcp_socket.h"
+#include "session/config_keys.h"
 
 namespace kedge::fmi {
 namespace {
@@ -340,6 +342,12 @@ Result<Words> Parse(const std::vector<std::string>& words, LaunchOptions* option
   return found;
 }
 
+// Whether messages between nodes are sealed, by the configuration.
+Result<bool> SealsMessages() {
+  KEDGE_ASSIGN_OR_RETURN(const Config config, Config::Load(KedgeConfigRegistry(), ConfigSources::FromProcess()));
+  return config.GetBool("net.encrypt");
+}
+
 int Main(const std::vector<std::string>& words) {
   if (!words.empty() && words.front() == "--task") return RunTask();
   for (size_t next = 0; next < words.size() && words[next].starts_with('-'); next += 2) {
@@ -359,6 +367,9 @@ int Main(const std::vector<std::string>& words) {
   if (!options.nodes.empty() && !options.is_virtual && options.shell.empty()) options.shell = kSsh;
   if (const Status nodes = CheckNodes(options); !nodes.ok()) return Fail(nodes.message());
   if (options.command.empty() || !parsed->has_ranks) return Fail("-n RANKS and a program are needed; see --help");
+  const auto seals_messages = SealsMessages();
+  if (!seals_messages.ok()) return Fail(seals_messages.status().message());
+  options.seals_messages = *seals_messages;
   return Launch(options, parsed->state);
 }
 

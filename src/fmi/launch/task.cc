@@ -26,6 +26,7 @@ Result<std::unique_ptr<Task>> Task::Create(TaskOptions options) {
   KEDGE_ASSIGN_OR_RETURN(Board board, Board::Create(options.ranks));
   const ByteSpan secret = options.secret.bytes();
   std::copy(secret.begin(), secret.end(), board.header().secret.begin());
+  board.header().secrecy = options.seals_messages ? Secrecy::kSealed : Secrecy::kClear;
   KEDGE_ASSIGN_OR_RETURN(auto loop, os::EventLoop::Create());
   std::unique_ptr<Task> task(new Task(std::move(options), std::move(board), std::move(loop)));
   KEDGE_RETURN_IF_ERROR(task->Connect());
@@ -45,7 +46,7 @@ Status Task::Connect() {
     KEDGE_ASSIGN_OR_RETURN(const os::TcpEndpoint own, socket.Own());
     board_.header().address = own.address;
   }
-  Connection connection(std::move(socket), options_.secret, Speakers{0, options_.node, kFmirun});
+  Connection connection(std::move(socket), options_.secret, Secrecy::kSealed, Speakers{0, options_.node, kFmirun});
   KEDGE_ASSIGN_OR_RETURN(
       link_, ControlLink::Create(loop_.get(), std::move(connection),
                                  {[this] { OnOpened(); }, [this](const ControlMessage& message) { OnMessage(message); },
@@ -101,7 +102,7 @@ void Task::Accept() {
   if (callers_.size() >= kCallersMax) callers_.erase(callers_.begin());
   // The events know the link by what is put here once it is there.
   auto self = std::make_shared<ControlLink*>(nullptr);
-  auto link = ControlLink::Create(loop_.get(), Connection(std::move(**socket), options_.secret, options_.node),
+  auto link = ControlLink::Create(loop_.get(), Connection(std::move(**socket), options_.secret, Secrecy::kSealed, options_.node),
                                   {[this, self] { OnSuccessor(*self); },
                                    [this, self](const ControlMessage& message) {
                                      if (*self == link_.get()) OnMessage(message);
@@ -172,7 +173,7 @@ void Task::AskFormer() {
   auto socket = os::TcpSocket::Connect(fmirun_);
   if (!socket.ok()) return;
   auto link =
-      ControlLink::Create(loop_.get(), Connection(std::move(*socket), options_.secret, Speakers{number_, options_.node, kFmirun}),
+      ControlLink::Create(loop_.get(), Connection(std::move(*socket), options_.secret, Secrecy::kSealed, Speakers{number_, options_.node, kFmirun}),
                           {[] {},
                            [this](const ControlMessage& message) {
                              if (message.kind == Kind::kLeave) loop_->Stop();

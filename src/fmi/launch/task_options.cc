@@ -15,6 +15,7 @@ std::string Encode(const TaskOptions& options) {
   texts.AddNumber(options.fmirun.port);
   texts.AddNumber(options.ranks);
   texts.AddNumber(options.is_alone ? 1 : 0);
+  texts.AddNumber(options.seals_messages ? 1 : 0);
   texts.AddNumber(options.interval);
   texts.AddNumber(options.orphan_timeout.count());
   texts.Add(options.state);
@@ -41,6 +42,7 @@ Result<TaskOptions> DecodeTaskOptions(std::string_view text) {
   KEDGE_ASSIGN_OR_RETURN(options.fmirun.port, texts.UpTo<uint16_t>(UINT16_MAX));
   KEDGE_ASSIGN_OR_RETURN(options.ranks, texts.UpTo(kRanksMax));
   KEDGE_ASSIGN_OR_RETURN(options.is_alone, texts.Flag());
+  KEDGE_ASSIGN_OR_RETURN(options.seals_messages, texts.Flag());
   KEDGE_ASSIGN_OR_RETURN(options.interval, texts.UpTo<uint64_t>(kIntervalMax));
   KEDGE_ASSIGN_OR_RETURN(const int64_t orphan_timeout_ns, texts.UpTo<int64_t>(INT64_MAX));
   options.orphan_timeout = Duration(orphan_timeout_ns);

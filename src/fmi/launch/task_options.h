@@ -22,7 +22,8 @@ struct TaskOptions {
   os::TcpEndpoint fmirun;  // address 0: the one from which the task was started
   net::Secret secret;
   uint32_t ranks = 1;
-  bool is_alone = true;  // there is no other node
+  bool is_alone = true;         // there is no other node
+  bool seals_messages = false;  // to other nodes
   uint64_t interval = 1;
   Duration orphan_timeout{};  // so long it waits for a successor of fmirun; 0: it ends with fmirun
   std::string state;          // where what a successor needs is left

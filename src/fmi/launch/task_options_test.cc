@@ -12,6 +12,7 @@ TaskOptions Some() {
   options.secret = net::Secret::Generate();
   options.ranks = 8;
   options.is_alone = false;
+  options.seals_messages = true;
   options.interval = 20;
   options.orphan_timeout = std::chrono::milliseconds(1500);
   options.state = "/a folder/of states";
@@ -32,6 +33,7 @@ TEST(TaskOptions, ComeAsTheyWere) {
   EXPECT_TRUE(found->secret == options.secret);
   EXPECT_EQ(found->ranks, options.ranks);
   EXPECT_EQ(found->is_alone, options.is_alone);
+  EXPECT_EQ(found->seals_messages, options.seals_messages);
   EXPECT_EQ(found->interval, options.interval);
   EXPECT_EQ(found->orphan_timeout, options.orphan_timeout);
   EXPECT_EQ(found->state, options.state);
