@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 HANDLES = ("FMI_Comm", "FMI_Group", "FMI_Datatype", "FMI_Op")
-BY_HAND = {"FMI_Init", "FMI_Loop", "FMI_On_failure", "FMI_Op_create_x", "FMI_Buffer_detach"}
+BY_HAND = {"FMI_Init", "FMI_Loop", "FMI_Inner_loop", "FMI_On_failure", "FMI_Op_create_x", "FMI_Buffer_detach"}
 LOGICALS = {"flag", "commute", "periods", "reorder", "keeps"}
 ARRAYS = {"requests", "statuses", "indices", "sizes", "coordinates", "periods", "translated"}
 COUNTED_FROM_1 = {"index", "indices"}  # there, as in MPI

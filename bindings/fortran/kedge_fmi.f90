@@ -18,10 +18,10 @@
 ! `asynchronous`, so that the compiler keeps nothing of them in registers. Requests are counted from 1 (FMI_Waitany), ranks,
 ! coordinates and dimensions (FMI_Cart_shift) from 0, as in MPI. Not here: FMI_On_failure and FMI_Op_create_x.
 module kedge_fmi
-  use, intrinsic :: iso_c_binding, only: c_double, c_int, c_ptr, c_size_t
+  use, intrinsic :: iso_c_binding, only: c_char, c_double, c_int, c_null_char, c_ptr, c_size_t
   use kedge_fmi_calls
   implicit none
-  private :: c_double, c_int, c_ptr, c_size_t
+  private :: c_char, c_double, c_int, c_null_char, c_ptr, c_size_t
 
   type(FMI_Datatype), parameter :: FMI_INTEGER = FMI_INT, FMI_LOGICAL = FMI_INT, FMI_INTEGER8 = FMI_LONG, FMI_REAL = FMI_FLOAT, &
        FMI_DOUBLE_PRECISION = FMI_DOUBLE, FMI_COMPLEX = FMI_C_FLOAT_COMPLEX, FMI_DOUBLE_COMPLEX = FMI_C_DOUBLE_COMPLEX, &
@@ -50,6 +50,13 @@ module kedge_fmi
       type(FMI_Region), intent(in) :: regions(*)
       integer(c_int), value :: count
     end function FMI_Loop_c
+
+    integer(c_int) function FMI_Inner_loop_c(loop, regions, count) bind(C, name='kedge_fmi_inner_loop')
+      import :: c_char, c_int, FMI_Region
+      character(kind=c_char), intent(in) :: loop(*)
+      type(FMI_Region), intent(in) :: regions(*)
+      integer(c_int), value :: count
+    end function FMI_Inner_loop_c
 
     real(c_double) function FMI_Wtime() bind(C, name='FMI_Wtime')
       import :: c_double
@@ -83,4 +90,11 @@ contains
     type(FMI_Region), intent(in) :: regions(:)
     FMI_Loop = FMI_Loop_c(regions, size(regions))
   end function FMI_Loop
+
+  ! The call's number, or FMI_OUTER_LOOP: leave the loop.
+  integer function FMI_Inner_loop(loop, regions)
+    character(*), intent(in) :: loop
+    type(FMI_Region), intent(in) :: regions(:)
+    FMI_Inner_loop = FMI_Inner_loop_c(trim(loop) // c_null_char, regions, size(regions))
+  end function FMI_Inner_loop
 end module kedge_fmi

@@ -39,16 +39,29 @@ KEDGE_API region kedge_fmi_region(const CFI_cdesc_t* array) {
   return (region){kedge_fmi_bytes(array, "FMI_Array"), kedge_array_bytes(array)};
 }
 
-KEDGE_API int kedge_fmi_loop(const region* regions, int count) {
-  void* begins[64];
-  int sizes[64];
-  if (count > 64) refuse("FMI_Loop", "more than 64 arrays");
+enum { kArraysMax = 64 };
+
+static void list(const char* call, const region* regions, int count, void** begins, int* sizes) {
+  if (count > kArraysMax) refuse(call, "more than 64 arrays");
   for (int i = 0; i < count; ++i) {
-    if (regions[i].bytes > INT_MAX) refuse("FMI_Loop", "an array has 2 GiB or more: give it in parts");
+    if (regions[i].bytes > INT_MAX) refuse(call, "an array has 2 GiB or more: give it in parts");
     begins[i] = regions[i].begin;
     sizes[i] = (int)regions[i].bytes;
   }
+}
+
+KEDGE_API int kedge_fmi_loop(const region* regions, int count) {
+  void* begins[kArraysMax];
+  int sizes[kArraysMax];
+  list("FMI_Loop", regions, count, begins, sizes);
   return FMI_Loop(begins, sizes, count);
+}
+
+KEDGE_API int kedge_fmi_inner_loop(const char* loop, const region* regions, int count) {
+  void* begins[kArraysMax];
+  int sizes[kArraysMax];
+  list("FMI_Inner_loop", regions, count, begins, sizes);
+  return FMI_Inner_loop(loop, begins, sizes, count);
 }
 
 KEDGE_API void kedge_FMI_Init(int* ierror) {

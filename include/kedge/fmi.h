@@ -139,6 +139,26 @@ KEDGE_API double FMI_Wtime(void);
  * one before stays; without a first one the job ends. */
 KEDGE_API int FMI_Loop(void** ckpts, int* sizes, int len);
 
+/* Collective. A loop within a step of FMI_Loop, which takes long enough to have checkpoints of its own: once for each turn, at
+ * its begin. Returns the call's number: 0 at first in each step, then one more at each call.
+ *
+ *   while ((n = FMI_Loop(arrays, sizes, 2)) < steps) {
+ *     prepare();
+ *     while ((i = FMI_Inner_loop("solve", own, own_sizes, 3)) != FMI_OUTER_LOOP && i < turns) ...
+ *     if (i == FMI_OUTER_LOOP) continue;
+ *   }
+ *
+ * After a failure it returns FMI_OUTER_LOOP on all ranks, until they call FMI_Loop: leave the loop. FMI_Loop goes back to the
+ * begin of a step. Where that one's loop has got a checkpoint since, its first call in the step brings the arrays back, and
+ * returns the number of the call that it was taken in. So what the step does before the loop must give the same again.
+ *
+ * It takes a checkpoint at each call whose number is a multiple of the interval (or, with --interval due, at which one is
+ * due) in steps in which FMI_Loop has taken one; where it has not, it does in the next step. They are versions of the name
+ * "fmi." and that of the loop, which has up to 47 letters, digits, - and _. Several loops of a step have different names, and
+ * follow each other. Errors are as those of FMI_Loop. */
+enum { FMI_OUTER_LOOP = -1 };
+KEDGE_API int FMI_Inner_loop(const char* loop, void** ckpts, int* sizes, int len);
+
 /* For programs that do not look at what calls return. The handler is called, with `state`, where a call is about to return
  * FMI_ERR_PROC_FAILED, and nobody has called FMI_Loop since the failure. It may throw a C++ exception through the call, which
  * keeps nothing then; else the call returns. It does not jump (kedge/fmi_jump.h does that). NULL: none. */

@@ -76,25 +76,49 @@ class Array {
   std::pair<void*, std::size_t> (*look_)(void*);
 };
 
+// What FMI_Loop and FMI_Inner_loop are given.
+class ArrayList {
+ public:
+  explicit ArrayList(const std::vector<Array>& arrays) {
+    for (const Array& array : arrays) {
+      const auto [begin, bytes] = array.bytes();
+      if (bytes > INT_MAX) throw std::length_error("an array of FMI_Loop has more bytes than an int counts");
+      begins_.push_back(begin);
+      sizes_.push_back(static_cast<int>(bytes));
+    }
+  }
+  void** begins() { return begins_.data(); }
+  int* sizes() { return sizes_.data(); }
+  int count() const { return static_cast<int>(sizes_.size()); }
+
+ private:
+  std::vector<void*> begins_;
+  std::vector<int> sizes_;
+};
+
 // FMI_Loop, and step(number) each time, until that is false. A step that a failure ends is made again, from the last checkpoint
 // on. Other exceptions leave the loop. So what all ranks do together at the end belongs into the last step.
 template <typename Step>
 void Loop(const std::vector<Array>& arrays, Step step) {
   for (bool goes_on = true; goes_on;) {
-    std::vector<void*> begins;
-    std::vector<int> sizes;
-    for (const Array& array : arrays) {
-      const auto [begin, bytes] = array.bytes();
-      if (bytes > INT_MAX) throw std::length_error("an array of FMI_Loop has more bytes than an int counts");
-      begins.push_back(begin);
-      sizes.push_back(static_cast<int>(bytes));
-    }
-    const int number = FMI_Loop(begins.data(), sizes.data(), static_cast<int>(sizes.size()));
+    ArrayList list(arrays);
+    const int number = FMI_Loop(list.begins(), list.sizes(), list.count());
     try {
       const ThrowingCalls throwing;
       goes_on = step(number);
     } catch (const Failure&) {
     }
+  }
+}
+
+// FMI_Inner_loop within a step of Loop, and turn(number) each time, until that is false. Failures pass through it, to Loop.
+template <typename Turn>
+void InnerLoop(const char* name, const std::vector<Array>& arrays, Turn turn) {
+  for (bool goes_on = true; goes_on;) {
+    ArrayList list(arrays);
+    const int number = FMI_Inner_loop(name, list.begins(), list.sizes(), list.count());
+    if (number == FMI_OUTER_LOOP) throw Failure();
+    goes_on = turn(number);
   }
 }
 

@@ -173,8 +173,8 @@ Status Connection::Try(Unsent* message) {
     const uint64_t of_data = message->done - of_head;
     const std::pair<const void*, size_t> head{message->head.data() + of_head, message->head_bytes - of_head};
     const std::pair<const void*, size_t> data{message->data + of_data, message->bytes - of_data};
-    KEDGE_ASSIGN_OR_RETURN(const size_t taken, stream_ && !message->is_proof ? stream_->Send(socket_, head, data)
-                                                                             : socket_.Send(head, data));
+    KEDGE_ASSIGN_OR_RETURN(const size_t taken,
+                           stream_ && !message->is_proof ? stream_->Send(socket_, head, data) : socket_.Send(head, data));
     if (taken == 0) return Status::Ok();
     message->done += taken;
   }

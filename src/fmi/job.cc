@@ -134,6 +134,8 @@ Result<int64_t> Job::Loop(const Arrays& arrays) {
       status = Recover(arrays);
     } else if (!step_) {
       status = FirstStep(arrays);
+    } else if (inner_.is_spoilt) {
+      status = BeginAgain(arrays);
     } else {
       status = Advance(arrays);
     }
@@ -147,17 +149,19 @@ Result<int64_t> Job::Loop(const Arrays& arrays) {
 Status Job::Advance(const Arrays& arrays) {
   ++*step_;
   ++board_.row(options_.rank).loops;
-  bool is_due = false;
-  if (options_.interval == kWhenDue) {
-    KEDGE_ASSIGN_OR_RETURN(is_due, checkpoints_.IsDue());
-  } else {
-    is_due = *step_ % options_.interval == 0;
-  }
-  return is_due ? TakeCheckpoint(arrays) : Status::Ok();
+  const bool is_wanted = std::exchange(inner_, {}).wants_one;
+  KEDGE_ASSIGN_OR_RETURN(const bool is_due, IsDue(*step_));
+  return is_due || is_wanted ? TakeCheckpoint(arrays) : Status::Ok();
+}
+
+Result<bool> Job::IsDue(int64_t number) {
+  if (options_.interval == kWhenDue) return checkpoints_.IsDue();
+  return number % options_.interval == 0;
 }
 
 Status Job::Recover(const Arrays& arrays) {
   step_.reset();
+  inner_ = {};
   checkpoints_.Close();
   return Enter([&]() -> Status {
     KEDGE_RETURN_IF_ERROR(Restore(arrays));
@@ -190,6 +194,7 @@ Status Job::Restore(const Arrays& arrays) {
   os::KillPoint("fmi.restore");
   KEDGE_ASSIGN_OR_RETURN(step_, checkpoints_.Restore(arrays));
   if (step_) board_.row(options_.rank).loops = static_cast<uint64_t>(*step_) + 1;
+  inner_.is_restored = step_.has_value();
   return Status::Ok();
 }
 
@@ -206,34 +211,123 @@ Status Job::FirstStep(const Arrays& arrays) {
   return Status::Ok();
 }
 
-Status Job::Agree() {
-  const uint64_t own = board_.row(options_.rank).loops;
-  std::vector<uint64_t> all(board_.ranks());
+Result<uint64_t> Job::Agree() {
+  struct Call {
+    uint64_t number;
+    uint64_t identity;
+  };
+  const Call own{board_.row(options_.rank).loops, Checkpoints::NewIdentity()};
+  std::vector<Call> all(board_.ranks());
   KEDGE_RETURN_IF_ERROR(own_collectives_.Allgather(&own, all.data(), sizeof own));
   for (uint32_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank] == own) continue;
-    return Status(Code::kMismatch,
-                  fmt::format("this is call {} of rank {}, and call {} of rank {}", own, options_.rank, all[rank], rank));
+    if (all[rank].number == own.number) continue;
+    return Status(Code::kMismatch, fmt::format("this is call {} of rank {}, and call {} of rank {}", own.number, options_.rank,
+                                               all[rank].number, rank));
   }
-  return Status::Ok();
+  return all.front().identity;
 }
 
 Status Job::TakeCheckpoint(const Arrays& arrays) {
-  KEDGE_RETURN_IF_ERROR(Agree());
+  KEDGE_ASSIGN_OR_RETURN(const uint64_t identity, Agree());
   os::KillPoint("fmi.checkpoint");
-  const Status taken = checkpoints_.Take(arrays, *step_);
+  const Status taken = checkpoints_.Take(arrays, *step_, identity);
   if (taken.ok()) {
-    if (options_.rank == 0) {
-      ++board_.header().progress;
-      board_.RingTask();
-    }
+    inner_.identity = identity;
+    CountCheckpoint();
     return taken;
   }
   // Without a first one nobody could go back.
   if (board_.header().has_checkpoint == 0) return taken;
-  LogWarning("fmi", "rank {}: the checkpoint of step {} has failed, and the one before stays: {}", options_.rank, *step_,
-             taken.message());
+  Warn(fmt::format("step {}", *step_), taken);
   return Status::Ok();
+}
+
+void Job::CountCheckpoint() {
+  if (options_.rank != 0) return;
+  ++board_.header().progress;
+  board_.RingTask();
+}
+
+void Job::Warn(const std::string& of, const Status& why) const {
+  LogWarning("fmi", "rank {}: the checkpoint of {} has failed, and the one before stays: {}", options_.rank, of, why.message());
+}
+
+Result<std::optional<int64_t>> Job::InnerLoop(const std::string& loop, const Arrays& arrays) {
+  if (messenger_.is_broken()) return std::optional<int64_t>();
+  if (!step_) return Status(Code::kFailedPrecondition, "it is called within a step of FMI_Loop");
+  const Status status = inner_.numbers.contains(loop) ? AdvanceInner(loop, arrays) : BeginInner(loop, arrays);
+  if (messenger_.is_broken() || inner_.is_spoilt) return std::optional<int64_t>();
+  KEDGE_RETURN_IF_ERROR(status);
+  return std::optional<int64_t>(inner_.numbers.at(loop));
+}
+
+Status Job::BeginAgain(const Arrays& arrays) {
+  inner_ = {};
+  KEDGE_ASSIGN_OR_RETURN(step_, checkpoints_.Restore(arrays));
+  if (!step_) return Status(Code::kLost, "the checkpoint that came back a moment ago is gone");
+  board_.row(options_.rank).loops = static_cast<uint64_t>(*step_) + 1;
+  return Status::Ok();
+}
+
+Status Job::BeginInner(const std::string& loop, const Arrays& arrays) {
+  int64_t number = 0;
+  if (inner_.is_restored) {
+    if (inner_.identity == 0) {
+      KEDGE_ASSIGN_OR_RETURN(inner_.identity, checkpoints_.IdentityOf(*step_));
+    }
+    if (inner_.identity != 0) {
+      os::KillPoint("fmi.restore-inner");
+      const auto restored = checkpoints_.RestoreInner(loop, arrays, inner_.identity);
+      if (restored.ok()) {
+        number = restored->value_or(0);
+      } else if (!messenger_.is_broken()) {
+        LogWarning("fmi", "rank {}: the loop {} does not go on from its checkpoint, and step {} begins again: {}", options_.rank,
+                   loop, *step_, restored.status().message());
+        inner_.is_spoilt = true;
+      }
+    }
+  }
+  inner_.numbers[loop] = number;
+  return Status::Ok();
+}
+
+Status Job::AdvanceInner(const std::string& loop, const Arrays& arrays) {
+  const int64_t number = ++inner_.numbers.at(loop);
+  KEDGE_ASSIGN_OR_RETURN(const bool is_due, IsDue(number));
+  if (!is_due) return Status::Ok();
+  KEDGE_ASSIGN_OR_RETURN(const bool has_step, AgreeInner(loop, number));
+  inner_.wants_one = true;
+  if (!has_step) return Status::Ok();
+  os::KillPoint("fmi.inner");
+  const Status taken = checkpoints_.TakeInner(loop, arrays, number, inner_.identity);
+  if (taken.ok()) {
+    CountCheckpoint();
+  } else {
+    Warn(fmt::format("call {} of the loop {} in step {}", number, loop, *step_), taken);
+  }
+  return Status::Ok();
+}
+
+Result<bool> Job::AgreeInner(const std::string& loop, int64_t number) {
+  struct Call {
+    char loop[kInnerLoopNameMax + 1];
+    int64_t number;
+    uint64_t identity;
+  };
+  Call own{{}, number, inner_.identity};
+  loop.copy(own.loop, kInnerLoopNameMax);
+  std::vector<Call> all(board_.ranks());
+  KEDGE_RETURN_IF_ERROR(own_collectives_.Allgather(&own, all.data(), sizeof own));
+  bool has_step = true;
+  for (uint32_t rank = 0; rank < all.size(); ++rank) {
+    const Call& its = all[rank];
+    if (its.number != number || loop != its.loop) {
+      return Status(Code::kMismatch, fmt::format("this is call {} of {} on rank {}, and call {} of {} on rank {}", number, loop,
+                                                 options_.rank, its.number, its.loop, rank));
+    }
+    has_step = has_step && its.identity != 0;
+  }
+  return has_step;
 }
 
 Status Job::CheckLoops() const {

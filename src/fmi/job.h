@@ -5,10 +5,13 @@
 // stand for (H2). When all have, it returns (H3). A further failure at any point begins this again in the next epoch.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "base/status.h"
@@ -21,6 +24,10 @@
 #include "fmi/requests.h"
 
 namespace kedge::fmi {
+
+// Of loops within a step.
+constexpr size_t kInnerLoopNameMax = 47;
+constexpr int64_t kInnerCallsMax = 999'999'999;
 
 class Job {
  public:
@@ -37,6 +44,9 @@ class Job {
   Status Begin();
   // FMI_Loop: the step's number. All errors are for good.
   Result<int64_t> Loop(const Arrays& arrays);
+  // FMI_Inner_loop: the call's number; nothing until Loop after a failure, and where the step must begin again. All errors are
+  // for good.
+  Result<std::optional<int64_t>> InnerLoop(const std::string& loop, const Arrays& arrays);
   // FMI_Finalize.
   Status End();
   // After a failure. Where no rank can go back, as before the first checkpoint, fmirun ends this process here.
@@ -71,8 +81,21 @@ class Job {
   Status Restore(const Arrays& arrays);
   Status FirstStep(const Arrays& arrays);
   Status TakeCheckpoint(const Arrays& arrays);
-  // All ranks are at the same step.
-  Status Agree();
+  // All ranks are at the same step: an identity for its checkpoint.
+  Result<uint64_t> Agree();
+  // Whether one is due, by the interval from one call with this number on.
+  Result<bool> IsDue(int64_t number);
+  // The step again, after a loop in it has lost its arrays.
+  Status BeginAgain(const Arrays& arrays);
+  // The first call of the loop in a step, and others.
+  Status BeginInner(const std::string& loop, const Arrays& arrays);
+  Status AdvanceInner(const std::string& loop, const Arrays& arrays);
+  // All ranks are at the same call of that loop. False: one of them has no checkpoint of the step.
+  Result<bool> AgreeInner(const std::string& loop, int64_t number);
+  // Not a failure of the job, but where there was none before.
+  void Warn(const std::string& of, const Status& why) const;
+  // A rank has taken one, which the job is to count as progress.
+  void CountCheckpoint();
   Status CheckLoops() const;
   // What cannot be done by this rank's successor alone: all are started again. Does not return.
   [[noreturn]] void RelaunchAll();
@@ -88,6 +111,15 @@ class Job {
   Collectives own_collectives_;  // for Kedge, and for FMI_Loop itself
   Checkpoints checkpoints_;
   std::optional<int64_t> step_;  // nothing before the first FMI_Loop, and while it has yet to be brought back
+  // Of loops within the step. Their checkpoints are worth something on top of the step's own alone.
+  struct Inner {
+    std::map<std::string, int64_t> numbers;  // of their last calls
+    uint64_t identity = 0;                   // of the step's checkpoint; 0: this rank has none, or does not know it yet
+    bool is_restored = false;                // the step was brought back, so that its loops may be
+    bool wants_one = false;                  // a loop would have taken one: the next step is to have its own
+    bool is_spoilt = false;                  // a loop's could not be brought back: the step comes back again, without
+  };
+  Inner inner_;
 };
 
 }  // namespace kedge::fmi

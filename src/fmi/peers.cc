@@ -51,7 +51,8 @@ bool Peers::Send(uint32_t to, const MessageHead& head, const void* data, uint64_
       Lose(to);
       return false;
     }
-    peers_[to] = std::make_unique<Peer>(Peer{Connection(std::move(*socket), secret_, secrecy_, Speakers{epoch_, rank_, to}), true});
+    peers_[to] =
+        std::make_unique<Peer>(Peer{Connection(std::move(*socket), secret_, secrecy_, Speakers{epoch_, rank_, to}), true});
     connected_.push_back(to);
     return false;
   }

@@ -102,6 +102,14 @@ void Survive(bool looks_for_leaks) {
       std::int64_t own = std::accumulate(cells.begin(), cells.end(), std::int64_t{0}), all = 0;
       OK(FMI_Allreduce(&own, &all, 1, FMI_LONG, FMI_SUM, WORLD));
       sum += all + number;
+      std::int64_t swept = 0;
+      kedge::fmi::InnerLoop("sweep", {swept}, [&](int turn) {
+        std::int64_t one = 1, here = 0;
+        OK(FMI_Allreduce(&one, &here, 1, FMI_LONG, FMI_SUM, WORLD));
+        swept += here;
+        return turn < 3;
+      });
+      CHECK(swept == 4 * ranks);
     } catch (const kedge::fmi::Failure&) {
       ++failures;
       if (looks_for_leaks && failures == 1) CheckThatNothingLeaks();

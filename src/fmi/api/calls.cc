@@ -1,8 +1,11 @@
 // The C ABI of libkedge-fmi (kedge/fmi.h): begin, end, survive.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "base/clock.h"
@@ -58,16 +61,46 @@ double FMI_Wtime(void) {
   return static_cast<double>(kedge::SystemClock().NowNs()) * 1e-9;
 }
 
+namespace {
+
+Arrays CheckedArrays(const char* call, void** ckpts, const int* sizes, int len) {
+  if (len < 0) Die(call, fmt::format("there are {} arrays", len));
+  if (len > 0 && (ckpts == nullptr || sizes == nullptr)) Die(call, "the arrays are NULL");
+  for (int i = 0; i < len; ++i) {
+    CheckCount(call, sizes[i]);
+    if (sizes[i] > 0) CheckNotNull(call, ckpts[i], "the buffer");
+  }
+  return {ckpts, sizes, len};
+}
+
+bool IsInName(char character) {
+  return std::isalnum(static_cast<unsigned char>(character)) != 0 || character == '-' || character == '_';
+}
+
+}  // namespace
+
+int FMI_Inner_loop(const char* loop, void** ckpts, int* sizes, int len) {
+  constexpr char kCall[] = "FMI_Inner_loop";
+  Job& job = JobIn(kCall);
+  CheckNotNull(kCall, loop, "the name of the loop");
+  const std::string name = loop;
+  if (name.empty() || name.size() > kInnerLoopNameMax || !std::all_of(name.begin(), name.end(), IsInName))
+    Die(kCall, fmt::format("\"{}\" is no name of a loop: 1 to {} letters, digits, - and _", name, kInnerLoopNameMax));
+  const auto number = job.InnerLoop(name, CheckedArrays(kCall, ckpts, sizes, len));
+  if (!number.ok()) Die(kCall, number.status().message());
+  if (!*number) {
+    job.WaitUnlessSurvivable();
+    FailureExit::Get().Leave();
+    return FMI_OUTER_LOOP;
+  }
+  if (**number > kInnerCallsMax) Die(kCall, fmt::format("there were more than {} calls in a step", kInnerCallsMax));
+  return static_cast<int>(**number);
+}
+
 int FMI_Loop(void** ckpts, int* sizes, int len) {
   constexpr char kCall[] = "FMI_Loop";
   Job& job = JobIn(kCall);
-  if (len < 0) Die(kCall, fmt::format("there are {} arrays", len));
-  if (len > 0 && (ckpts == nullptr || sizes == nullptr)) Die(kCall, "the arrays are NULL");
-  for (int i = 0; i < len; ++i) {
-    CheckCount(kCall, sizes[i]);
-    if (sizes[i] > 0) CheckNotNull(kCall, ckpts[i], "the buffer");
-  }
-  const auto step = job.Loop({ckpts, sizes, len});
+  const auto step = job.Loop(CheckedArrays(kCall, ckpts, sizes, len));
   if (!step.ok()) Die(kCall, step.status().message());
   if (*step > INT32_MAX) Die(kCall, "there were more steps than an int counts");
   return static_cast<int>(*step);

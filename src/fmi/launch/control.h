@@ -47,6 +47,11 @@ struct ControlMessage {
   friend bool operator==(const ControlMessage&, const ControlMessage&) = default;
 };
 static_assert(sizeof(ControlMessage) <= Connection::kHeadBytesMax);
+inline ControlMessage Of(ControlMessage::Kind kind) {
+  ControlMessage message;
+  message.kind = kind;
+  return message;
+}
 
 // An endpoint as messages have it.
 constexpr uint64_t Pack(os::TcpEndpoint endpoint) {

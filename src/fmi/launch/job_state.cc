@@ -1,16 +1,19 @@
 #include "fmi/launch/job_state.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 
 #include "fmi/board.h"
 #include "fmi/launch/task_options.h"
 #include "fmi/launch/texts.h"
+#include "os/machine/machine.h"
 
 namespace kedge::fmi {
 namespace {
 
-constexpr char kStateMagic[] = "fmirun 1";  // changes with what is written
+constexpr char kStateMagic[] = "fmirun 2";  // changes with what is written
 constexpr int kExitCodeMax = 255;
 
 void Add(const LaunchOptions& options, TextWriter* texts) {
@@ -113,6 +116,10 @@ Result<JobState> DecodeJobState(std::string_view text) {
   if (!texts.is_empty() || state.options.command.empty() || state.options.ranks == 0)
     return Status(Code::kCorrupt, "what fmirun has left is none of its");
   return state;
+}
+
+std::string BootOfThisMachine() {
+  return fmt::format("{} {}", os::BootId(), os::PidNamespace());
 }
 
 bool AreSame(const LaunchOptions& one, const LaunchOptions& other) {

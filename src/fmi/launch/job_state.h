@@ -44,6 +44,9 @@ std::string Encode(const JobState& state);
 // kCorrupt: it is none.
 Result<JobState> DecodeJobState(std::string_view text);
 
+// In which the numbers of processes mean something (JobState::boot).
+std::string BootOfThisMachine();
+
 // Whether both are the same command line.
 bool AreSame(const LaunchOptions& one, const LaunchOptions& other);
 

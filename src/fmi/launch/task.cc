@@ -60,11 +60,7 @@ Status Task::Run() {
                            board_.task_bell().Drain();
                            Tell();
                          }));
-  const auto living = loop_->AddPeriodic(kAlivePeriod, [this] {
-    ControlMessage alive;
-    alive.kind = Kind::kAlive;
-    link_->Send(alive);
-  });
+  const auto living = loop_->AddPeriodic(kAlivePeriod, [this] { link_->Send(Of(Kind::kAlive)); });
   const Status ran = loop_->Run();
   loop_->CancelTimer(living);
   loop_->Unwatch(watch);
@@ -76,8 +72,7 @@ Status Task::Run() {
 
 void Task::OnOpened() {
   if (options_.orphan_timeout == Duration::zero()) return;
-  ControlMessage listens;
-  listens.kind = Kind::kListens;
+  ControlMessage listens = Of(Kind::kListens);
   const auto endpoint = Listen();
   if (endpoint.ok()) listens.endpoint = Pack(*endpoint);
   if (!endpoint.ok())
@@ -117,8 +112,7 @@ void Task::Accept() {
 
 void Task::OnSuccessor(ControlLink* link) {
   const Speakers& speakers = link->connection().speakers();
-  ControlMessage replaced;
-  replaced.kind = Kind::kReplaced;
+  const ControlMessage replaced = Of(Kind::kReplaced);
   if (speakers.from != kFmirun || speakers.epoch <= number_) {
     link->Send(replaced);
     return link->End();
@@ -133,8 +127,7 @@ void Task::OnSuccessor(ControlLink* link) {
 }
 
 void Task::Report() {
-  ControlMessage state;
-  state.kind = Kind::kState;
+  ControlMessage state = Of(Kind::kState);
   state.epoch = board_.epoch();
   state.has_finished = board_.has_finished() ? 1 : 0;
   link_->Send(state);
@@ -144,9 +137,7 @@ void Task::Report() {
   for (const Rank& rank : ranks_) {
     if (rank.ended) link_->Send(*rank.ended);
   }
-  ControlMessage reported;
-  reported.kind = Kind::kReported;
-  link_->Send(reported);
+  link_->Send(Of(Kind::kReported));
 }
 
 void Task::OnGone(const Status& why) {
@@ -172,13 +163,13 @@ void Task::AskFormer() {
   former_.reset();
   auto socket = os::TcpSocket::Connect(fmirun_);
   if (!socket.ok()) return;
-  auto link =
-      ControlLink::Create(loop_.get(), Connection(std::move(*socket), options_.secret, Secrecy::kSealed, Speakers{number_, options_.node, kFmirun}),
-                          {[] {},
-                           [this](const ControlMessage& message) {
-                             if (message.kind == Kind::kLeave) loop_->Stop();
-                           },
-                           [](const Status&) {}});
+  auto link = ControlLink::Create(
+      loop_.get(), Connection(std::move(*socket), options_.secret, Secrecy::kSealed, Speakers{number_, options_.node, kFmirun}),
+      {[] {},
+       [this](const ControlMessage& message) {
+         if (message.kind == Kind::kLeave) loop_->Stop();
+       },
+       [](const Status&) {}});
   if (link.ok()) former_ = std::move(*link);
 }
 
@@ -302,8 +293,7 @@ void Task::Tell() {
     Rank& its = ranks_[rank];
     if (!its.child) continue;
     const BoardRow& row = board_.row(rank);
-    ControlMessage now;
-    now.kind = Kind::kRow;
+    ControlMessage now = Of(Kind::kRow);
     now.rank = rank;
     now.start = its.start;
     now.place = row.place;
@@ -315,8 +305,7 @@ void Task::Tell() {
     its.told = now;
     link_->Send(now);
   }
-  ControlMessage shared;
-  shared.kind = Kind::kShared;
+  ControlMessage shared = Of(Kind::kShared);
   shared.progress = board_.header().progress;
   shared.has_checkpoint = board_.header().has_checkpoint != 0 ? 1 : 0;
   shared.relaunch = board_.header().relaunch != 0 ? 1 : 0;

@@ -28,6 +28,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 KILL_POINTS = ["fmi.h1", "fmi.h2", "fmi.restore", "fmi.checkpoint", "fmi.communicator", "fmi.finalize"]
+# Of programs with loops in their steps.
+INNER_KILL_POINTS = ["fmi.inner", "fmi.restore-inner"]
 # A verb, what follows it, and how often it is drawn where there are several nodes.
 VERBS = {
     "kill": 10, "kill-node": 4, "kill-task": 2, "kill-agent": 3, "kill-fmirun": 4, "replace-fmirun": 2,
@@ -139,7 +141,14 @@ def generated(seed: int) -> Life:
     deaths = {}
     while draws.random() < 0.2:
         times = draws.choice([1, 1, 2, 3])
-        deaths[draws.randrange(life.ranks), draws.choice([0, 0, 1, 2])] = draws.choice(KILL_POINTS) + (f":{times}" if times > 1 else "")
+        point = draws.choice(KILL_POINTS)
+        deaths[draws.randrange(life.ranks), draws.choice([0, 0, 1, 2])] = point + (f":{times}" if times > 1 else "")
+    # Of their own numbers, so that lives are what they were before there were these.
+    more = random.Random(f"more {seed}")
+    if more.random() < 0.4:
+        deaths[more.randrange(life.ranks), more.choice([0, 1])] = more.choice(INNER_KILL_POINTS)
+    if life.nodes > 1 and more.random() < 0.3:
+        life = replace(life, keys=life.keys | {"net.encrypt": "true"})
     return replace(life, faults=tuple(faults), deaths=deaths, jumping=not life.careless and draws.random() < 0.25)
 
 
@@ -149,6 +158,8 @@ def long_one(seed: int, seconds: float, mtbf: float) -> Life:
     pause = 30000
     life = replace(_setup(draws), ranks=4, nodes=2, spares=2, interval=50, steps=int(seconds * 1e6 / (pause + 5000)), pause=pause)
     life = replace(life, keys={"protect.scheme": draws.choice(["partner", "xor"]), "schedule.store": draws.choice(["1", "3"])})
+    if random.Random(f"more {seed}").random() < 0.5:
+        life = replace(life, keys=life.keys | {"net.encrypt": "true"})
     faults: list[Fault] = []
     # What faults cost makes the life longer.
     while sum(fault.after for fault in faults) < seconds:

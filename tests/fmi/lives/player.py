@@ -38,6 +38,8 @@ LEAVE_SECONDS_MAX = 120.0
 # An fmirun that another one has replaced ends with this.
 REPLACED = 79
 ONLY_COPIES = "versions that are on this node only are kept"
+# Of loops within steps; an event counts them behind its step.
+TURNS_MAX = 1000
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,8 @@ class Launch:
 
 @dataclass
 class Record:
-    """What happened. Events are (what, rank or -1, step or -1), in their order: "at" and "back" of the program, and "memory" for
-    a fault that took checkpoints along."""
+    """What happened. Events are (what, rank or -1, step or -1), in their order: "at" and "back" of the program, "turn" and
+    "turn-back", whose step is TURNS_MAX times the step, and the turn, and "memory" for a fault that took checkpoints along."""
 
     life: Life
     expected: str = ""
@@ -244,13 +246,15 @@ class Player:
                 self.quiet_since = time.monotonic()
                 if word in ("at", "back"):
                     self.record.events.append((word, int(words[0]), int(words[1])))
+                elif word in ("turn", "turn-back"):
+                    self.record.events.append((word, int(words[0]), int(words[1]) * TURNS_MAX + int(words[2])))
                 elif word == "result":
                     self.record.results.append(line)
                 elif word == "wrong:":
                     self.record.wrong.append(line)
-                if word not in ("at", "end"):
+                if word not in ("at", "turn", "end"):
                     self.tell(line)
-                if word not in ("at", "back", "end", "result"):
+                if word not in ("at", "back", "turn", "turn-back", "end", "result"):
                     launch.said.append(line)
 
     def _note_hang(self) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from lives.player import Record
+from lives.player import TURNS_MAX, Record
 
 DEATH = re.compile(r"rank (\d+) \(process (\d+)\) was killed by signal (\d+)")
 GONE = re.compile(r"fmirun: node (\S+) is gone")
+FAILED_TURN = re.compile(r"rank \d+: the checkpoint of call (\d+) of the loop turns in step (\d+) has failed")
 FAILED = re.compile(r"rank \d+: the checkpoint of step (\d+) has failed")
 LOST = "'fmi' is lost: "
 
@@ -23,7 +24,7 @@ def broken(record: Record) -> Violation | None:
     """The first promise that was broken; nothing where all were kept."""
     if record.was_stopped:
         return None
-    found = [_hang, _result, _end, _deaths, _alarms, _checkpoints, _left]
+    found = [_hang, _result, _end, _deaths, _alarms, _checkpoints, _turns, _left]
     return next((violation for violation in (check(record) for check in found) if violation), None)
 
 
@@ -88,12 +89,35 @@ def _checkpoints(record: Record) -> Violation | None:
             is_bound = False
         elif what == "at":
             taken.setdefault(step, set()).add(rank)
-        else:
+        elif what == "back":
             whole = [its for its, ranks in taken.items() if len(ranks) == record.life.ranks and its not in failed]
             if is_bound and whole and step < max(whole):
                 return Violation("lost-checkpoint", f"rank {rank} has come back to step {step}, and all had taken that of {max(whole)}")
             # What they do from here on they do again.
             taken = {its: ranks for its, ranks in taken.items() if its <= step}
+            is_bound = True
+    return None
+
+
+def _turns(record: Record) -> Violation | None:
+    """A step that has come back has its loop where all ranks had taken its newest checkpoint, unless memory was lost since."""
+    failed = {int(match[2]) * TURNS_MAX + int(match[1]) for line in _said(record) if (match := FAILED_TURN.search(line))}
+    taken: dict[int, set[int]] = {}
+    is_bound = True
+    for what, rank, moment in record.events:
+        if what == "memory":
+            is_bound = False
+        elif what == "back":
+            # Steps behind it are begun anew.
+            taken = {its: ranks for its, ranks in taken.items() if its // TURNS_MAX <= moment}
+        elif what == "turn":
+            taken.setdefault(moment, set()).add(rank)
+        elif what == "turn-back":
+            step, turn = divmod(moment, TURNS_MAX)
+            whole = [its for its, ranks in taken.items() if its // TURNS_MAX == step and len(ranks) == record.life.ranks and its not in failed]
+            if is_bound and whole and moment < max(whole):
+                return Violation("lost-turns", f"rank {rank} has come back to turn {turn} of step {step}, and all had taken that of {max(whole) % TURNS_MAX}")
+            taken = {its: ranks for its, ranks in taken.items() if its <= moment}
             is_bound = True
     return None
 

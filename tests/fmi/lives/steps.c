@@ -7,7 +7,9 @@
  * with such numbers: broken calls jump back to FMI_Loop.
  *
  * Each rank writes what a checker wants to know: "at RANK STEP" when FMI_Loop has taken a checkpoint, "back RANK STEP" when it
- * has come back or begun, and "end RANK" before FMI_Finalize. The program itself sees whether the arrays are those of the step.
+ * has come back or begun, and "end RANK" before FMI_Finalize. Some programs have loops within some of their steps, of which
+ * "turn RANK STEP TURN" and "turn-back RANK STEP TURN" say the same. The program itself sees whether the arrays are those of
+ * the step and of the turn.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -23,6 +25,7 @@ enum { kSlots = 5, kElementsMax = 30000, kRanksMax = 16 };
 /* Beside the cells, in the checkpoint. */
 static struct {
   int64_t next; /* the step that it is the begin of */
+  int turn;     /* and the turn of its loop */
   FMI_Comm comms[kSlots];
   int is_used[kSlots];
   FMI_Datatype column; /* made in the loop: -1 where it is not */
@@ -31,6 +34,8 @@ static struct {
 static uint64_t *cells, *out, *in;
 static int cell_count, is_careless;
 static uint64_t seed;
+static int64_t interval;
+static int has_come_back; /* in this step */
 
 static uint64_t mixed(uint64_t x) {
   x += UINT64_C(0x9e3779b97f4a7c15);
@@ -263,7 +268,7 @@ static int change(FMI_Comm parent, int own, int size, uint64_t number) {
 static int do_call(int64_t step, int call) {
   const uint64_t number = drawn(step, call, 1);
   const int slot = (int)(drawn(step, call, 2) % (kSlots + 2));
-  const int tag = (int)step * 4 + call; /* who is further sends what is not meant yet */
+  const int tag = (int)step * 64 + call; /* who is further sends what is not meant yet */
   FMI_Comm comm = slot >= kSlots ? WORLD : kept.is_used[slot] ? kept.comms[slot] : WORLD;
   const int kind = (int)(drawn(step, call, 3) % 10);
   int own = 0, size = 0;
@@ -286,6 +291,34 @@ static int do_call(int64_t step, int call) {
   }
 }
 
+/* Of the loop in this step; 0 where there is none. */
+static int turns_in(int64_t step) {
+  if (seed % 4 != 1 || drawn(step, 0, 4) % 3 != 0) return 0;
+  return 1 + (int)(drawn(step, 0, 5) % (drawn(step, 0, 6) % 2 ? 8 : 56));
+}
+
+static int do_turns(int64_t step) {
+  void* arrays[] = {cells, &kept};
+  int sizes[] = {cell_count * (int)sizeof *cells, sizeof kept};
+  const int turns = turns_in(step);
+  int turn, is_first = 1;
+  kept.turn = 0;
+  while (turns > 0 && (turn = FMI_Inner_loop("turns", arrays, sizes, 2)) < turns) {
+    if (turn == FMI_OUTER_LOOP) return FMI_ERR_PROC_FAILED;
+    if (is_first && has_come_back) say("turn-back %d %" PRId64 " %d\n", rank, step, turn);
+    if (kept.turn != turn || kept.next != step) {
+      say("wrong: rank %d has the arrays of turn %d of step %" PRId64 " in turn %d of step %" PRId64 "\n", rank, kept.turn,
+          kept.next, turn, step);
+      FMI_Abort(WORLD, 5);
+    }
+    if (step % interval == 0 && turn > 0 && turn % interval == 0) say("turn %d %" PRId64 " %d\n", rank, step, turn);
+    is_first = 0;
+    if (do_call(step, 8 + turn) != FMI_SUCCESS && !is_careless) return FMI_ERR_PROC_FAILED;
+    kept.turn = turn + 1;
+  }
+  return FMI_SUCCESS;
+}
+
 static void do_step(int64_t step, int pause_microseconds) {
   const int calls = 1 + (int)(drawn(step, 0, 0) % 4);
   const struct timespec pause = {.tv_nsec = pause_microseconds * 1000L};
@@ -294,7 +327,7 @@ static void do_step(int64_t step, int pause_microseconds) {
   for (int call = 0; call < calls; ++call) {
     if (do_call(step, call) != FMI_SUCCESS && !is_careless) return;
   }
-  kept.next = step + 1;
+  if (do_turns(step) == FMI_SUCCESS) kept.next = step + 1;
 }
 
 static void make_cells(void) {
@@ -331,7 +364,8 @@ int main(int argc, char** argv) {
   begin(&argc, &argv);
   CHECK((argc == 4 || argc == 5) && ranks <= kRanksMax);
   seed = strtoull(argv[1], NULL, 10);
-  const int64_t steps = atoll(argv[2]), interval = atoll(getenv("FMI_INTERVAL"));
+  const int64_t steps = atoll(argv[2]);
+  interval = atoll(getenv("FMI_INTERVAL"));
   const int pause_microseconds = atoi(argv[3]);
   is_careless = argc == 5;
   const int is_jumping = argc == 5 && strcmp(argv[4], "jumping") == 0;
@@ -344,7 +378,8 @@ int main(int argc, char** argv) {
   do {
     /* The macro, or the function. */
     step = is_jumping ? FMI_Loop(arrays, sizes, 2) : (FMI_Loop)(arrays, sizes, 2);
-    if (step != before + 1) say("back %d %" PRId64 "\n", rank, step);
+    has_come_back = step != before + 1;
+    if (has_come_back) say("back %d %" PRId64 "\n", rank, step);
     if (kept.next != step) {
       say("wrong: rank %d has the arrays of step %" PRId64 " in step %" PRId64 "\n", rank, kept.next, step);
       FMI_Abort(WORLD, 5);
