@@ -76,6 +76,7 @@ Command AgentCommand() {
         auto logs_to_file = std::make_shared<bool>(false);
         auto stages = std::make_shared<bool>(false);
         options->AddTo(app);
+        options->AddNodeTo(app);
         app.add_flag("--log", *logs_to_file, "log to agent.log in the run folder, not to the terminal");
         app.add_flag(
             "--staging", *stages,

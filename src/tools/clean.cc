@@ -90,7 +90,7 @@ void Decide(const CleanOptions& options, Cleaned* cleaned) {
   }
   cleaned->only_copies.insert(cleaned->only_copies.end(), left.unread.begin(), left.unread.end());
   if (cleaned->only_copies.empty() || options.discard_only_copies) return;
-  conclude(Fate::kOnlyCopies, fmt::format("kedge drain --set node.name={} carries them to the store, "
+  conclude(Fate::kOnlyCopies, fmt::format("kedge drain --node {} carries them to the store, "
                                           "--discard-only-copies loses them",
                                           cleaned->node));
 }
@@ -102,7 +102,7 @@ bool Clean(const CleanOptions& options, const std::vector<std::string>& tiers, C
     cleaned->state = is_served ? Fate::kInUse : Fate::kFailed;
     cleaned->why = is_served ? fmt::format(
                                    "a live agent serves it, and kedge status says what it has: kedge agent --stop "
-                                   "--set node.name={} lets it leave",
+                                   "--node {} lets it leave",
                                    cleaned->node)
                              : status.message();
     return true;  // what it has of the job is not known

@@ -29,8 +29,13 @@ void ConfigOptions::AddTo(CLI::App& app) {
   app.add_option("--set", settings, "section.key=value above file and environment; may be repeated")->type_name("KEY=VALUE");
 }
 
+void ConfigOptions::AddNodeTo(CLI::App& app) {
+  app.add_option("--node", node, "the node whose agent is meant, of several virtual ones on this machine")->type_name("NAME");
+}
+
 Result<Config> ConfigOptions::Load() const {
   ConfigSources sources = ConfigSources::FromProcess();
+  if (!node.empty()) sources.overrides.emplace_back("node.name", node);
   if (!file.empty()) sources.file = file;
   for (const std::string& setting : settings) {
     const size_t equals = setting.find('=');

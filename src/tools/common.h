@@ -21,8 +21,11 @@ namespace kedge::tools {
 struct ConfigOptions {
   std::string file;
   std::vector<std::string> settings;
+  std::string node;  // instead of the configured one
 
   void AddTo(CLI::App& app);
+  // --node, for commands that speak to an agent.
+  void AddNodeTo(CLI::App& app);
   // Prints the configuration's warnings to stderr once.
   Result<Config> Load() const;
 };

@@ -378,6 +378,7 @@ Command DoctorCommand() {
         auto net = std::make_shared<NetworkChoice>();
         auto store = std::make_shared<std::string>();
         options->AddTo(app);
+        options->AddNodeTo(app);
         app.add_option("--store", *store, "look at this store (default: store.path of the configuration)")->type_name("FOLDER");
         CLI::Option* const net_flag = app.add_flag(
             "--net", net->wanted, "measure the network between agents, too: round trip and bandwidth of remote reads");

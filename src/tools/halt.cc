@@ -68,6 +68,7 @@ Command HaltCommand() {
       "halt", "let a running job end cleanly after a checkpoint", [](CLI::App& app) {
         auto options = std::make_shared<HaltOptions>();
         options->config.AddTo(app);
+        options->config.AddNodeTo(app);
         app.add_option("job", options->job, "the job's name; without it, all that run on this node");
         auto* now = app.add_flag("--now", options->now, "ask for that checkpoint now, through kedge_checkpoint_due");
         auto* at_once = app.add_flag("--at-once", options->at_once, "end without waiting for a checkpoint");

@@ -308,6 +308,7 @@ Command MakeCommand(const char* name, const char* summary, bool to_store, const 
       name, summary, [to_store, footer](CLI::App& app) {
         auto options = std::make_shared<RebuildOptions>();
         options->store.AddTo(app, StoreOptions::JobBy::kPositional);
+        options->store.config.AddNodeTo(app);
         app.add_option("--patience", options->patience, "how long nodes that do not answer yet are waited for")
             ->capture_default_str();
         app.add_option("--timeout", options->timeout, "at most this long in all after that: 90s, 10min")->capture_default_str();

@@ -59,11 +59,12 @@ Command StatusCommand() {
   return {"status", "show what this node's agent is doing: tiers, processes, flushes, versions", [](CLI::App& app) {
             auto options = std::make_shared<Options>();
             options->config.AddTo(app);
+            options->config.AddNodeTo(app);
             app.add_option("--job,job", options->job, "only this job, and its processes")->type_name("NAME");
             app.add_flag("--json", options->json, "print JSON");
             app.add_flag("--groups", options->groups, "print which nodes protect each other, by job");
             app.footer(
-                "Exit code 3 when no agent runs for the node; KEDGE_NODE or --set node.name=... chooses another node.\n"
+                "Exit code 3 when no agent runs for the node; KEDGE_NODE or --node chooses another one.\n"
                 "Examples:\n  kedge status\n  kedge status climate --groups");
             return [options] { return ShowStatus(*options); };
           }};

@@ -65,6 +65,7 @@ Command TopCommand() {
   return {"top", "watch this node's agent; q quits", [](CLI::App& app) {
             auto options = std::make_shared<TopOptions>();
             options->config.AddTo(app);
+            options->config.AddNodeTo(app);
             app.add_option("-n,--interval", options->interval_seconds, "seconds between looks")
                 ->capture_default_str()
                 ->check(CLI::Range(0.1, 3600.0));

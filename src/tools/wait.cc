@@ -150,6 +150,7 @@ Command WaitCommand() {
   return {"wait", "wait until everything handed to this node's agent is durable", [](CLI::App& app) {
             auto options = std::make_shared<WaitOptions>();
             options->store.AddTo(app, StoreOptions::JobBy::kPositional);
+            options->store.config.AddNodeTo(app);
             app.add_option("--level", options->level,
                            "local, node, buffer or store: no further than this (default: as far as scheduled)")
                 ->check(CLI::IsMember({"local", "node", "buffer", "store"}));

@@ -68,7 +68,7 @@ def test_an_agent_that_is_told_to_stop_names_what_no_store_has(run_folder: Path)
 
 def test_a_live_agent_keeps_what_it_has(store: Path, run_folder: Path) -> None:
     (node,) = clean()
-    assert node["state"] == "in use" and "live agent" in node["why"] and f"kedge agent --stop --set node.name={node['node']} lets" in node["why"]
+    assert node["state"] == "in use" and "live agent" in node["why"] and f"kedge agent --stop --node {node['node']} lets" in node["why"]
     assert kedge_json("status")["jobs"] and run_folder.exists()
     for job in ("climate", "another"):  # which of them it has the agent knows
         assert clean(job)[0]["state"] == "in use" and "kedge status says what it has" in clean(job)[0]["why"]

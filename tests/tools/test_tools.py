@@ -645,6 +645,20 @@ def test_an_agent_that_awaits_protection_is_on_the_network_before_any_job(run_fo
     assert opens(KEDGE_PROTECT_SCHEME="xor", KEDGE_NET_INTERFACE="127.0.0.1")
 
 
+def test_of_several_nodes_one_is_meant(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEDGE_NODE_RUN_FOLDER", f"{run_folder}-%n")
+    monkeypatch.setenv("KEDGE_NODE", "here")
+    with Context("climate"):
+        pass
+    monkeypatch.setenv("KEDGE_NODE", "elsewhere")
+    assert kedge_json("status", "--node=here")["node"] == "here"
+    kedge("status", expect=3)
+    kedge("halt", "--node=here", expect=1)
+    assert "node here" in kedge("top", "--once", "--node=here").stdout
+    kedge("agent", "--stop", "--node=here")
+    kedge("status", "--node=here", expect=3)
+
+
 def test_status_without_an_agent() -> None:
     assert "no agent runs" in kedge("status", expect=3).stderr
     kedge("wait")
