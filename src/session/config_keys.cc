@@ -37,9 +37,10 @@ void AddNodeKeys(ConfigRegistry& registry) {
       {"net.provider", kString, "tcp", kNode, "libfabric's provider between the nodes' agents: tcp, verbs, cxi, efa, ..."});
   registry.Add(
       {"net.interface", kString, "", kNode, "host name or address to be reached at by other nodes; empty: the provider's first"});
-  registry.Add({"net.encrypt", kBool, "false", kNode,
-                "reads of images by other nodes are sealed, too, and so are FMI's messages between ranks; those of agents always are. "
-                "Costs processor time and bandwidth"});
+  registry.Add(
+      {"net.encrypt", kBool, "false", kNode,
+       "reads of images by other nodes are sealed, too, and so are FMI's messages between ranks; those of agents always are. "
+       "Costs processor time and bandwidth"});
   KeySpec pause{"net.pause", kDuration, "500ms", kNode,
                 "how long reads of images pause at most while the application says that it communicates (kedge_phase); 0: not"};
   pause.maximum = 1;

@@ -36,15 +36,15 @@ class StagingFaults : public StagingTest {
     ExpectWhole(version);
     ExpectStored(version);
   }
-  // While rank 0 does that: how long the version takes to the store.
+  // While rank 0 does that: how long the version takes to the store from then on.
   SteadyClock::duration TakeTwoChunks(int64_t version, const std::string& keys, const std::function<void()>& meanwhile) {
     std::atomic<SteadyClock::duration> longest{};
     nodes_.Run(places_, keys, [&](kedge_context* context, int rank) {
       std::vector<uint64_t> memory = TwoChunks(rank, version);
       EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
       EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", version, 0));
-      const auto begin = SteadyClock::now();
       if (rank == 0) meanwhile();
+      const auto begin = SteadyClock::now();
       EXPECT_KEDGE_OK(kedge_wait(context, "p", version, KEDGE_LEVEL_STORE, 60));
       if (rank == 0) longest = SteadyClock::now() - begin;
     });
@@ -228,15 +228,21 @@ TEST_P(StagingOfLayout, AWayThatIsCutIsNotWaitedForForLong) {
   for (const int node : {0, 1, 2}) ASSERT_TRUE(nodes_.WaitForAgent(node));
   for (int i = 0; i < 1000 && !files::exists(folder_ + "/n2.staging"); ++i) std::this_thread::sleep_for(10ms);
   const std::string keys = KeysWith(GetParam());
-  EXPECT_LT(TakeTwoChunks(1, keys,
-                          [&] {
-                            for (int i = 0; i < 500 && Counted(0, "parts_leased") == 0; ++i) std::this_thread::sleep_for(10ms);
-                            EXPECT_GT(Counted(0, "parts_leased"), 0) << "nothing was read there";
-                            hosts.Cut();
-                          }),
-            30s);
+  // A source that a busy machine keeps from asking for the staging agent writes by itself: then the next version may do.
+  SteadyClock::duration took{};
+  bool was_cut = false;
+  int64_t version = 0;
+  while (!was_cut && version < 5) {
+    took = TakeTwoChunks(++version, keys, [&] {
+      for (int i = 0; i < 50 && Counted(0, "parts_leased") == 0; ++i) std::this_thread::sleep_for(10ms);
+      was_cut = Counted(0, "parts_leased") > 0;
+      if (was_cut) hosts.Cut();
+    });
+  }
+  ASSERT_TRUE(was_cut) << "nothing was read there";
+  EXPECT_LT(took, 30s);
   EXPECT_GE(Counted(0, "images_taken_back"), 2);
-  ExpectWhole(1);
+  ExpectWhole(version);
   hosts.Mend();
 }
 
