@@ -26,6 +26,8 @@ namespace kedge::s3::testing {
 namespace {
 
 constexpr std::chrono::seconds kStartPatience{120};
+// A port that was free may be another process's by the time that the server wants it.
+constexpr int kStartsMax = 5;
 
 bool Listens(uint16_t port) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -132,11 +134,13 @@ std::unique_ptr<S3Server> S3Server::StartRadosgw() {
 
 S3Server::S3Server(Command command) : command_(std::move(command)) {
   KEDGE_CHECK(mkdir((folder_ / "buckets").c_str(), 0700) == 0);
-  Start();
-  MakeBucket();
+  for (int starts = 1; !Start() || !MakeBucket(); ++starts) {
+    KEDGE_CHECK(starts < kStartsMax);
+    Kill();
+  }
 }
 
-void S3Server::Start() {
+bool S3Server::Start() {
   port_ = FreePort();
   process_ = StartProcess(command_(port_, folder_ / "buckets"), folder_ / "log");
   const auto end = std::chrono::steady_clock::now() + kStartPatience;
@@ -145,17 +149,19 @@ void S3Server::Start() {
     if (has_ended) {
       const auto log = os::ReadFile(os::SystemFileSystem(), folder_ / "log", 1 << 20);
       std::fprintf(stderr, "the S3 server has ended:\n%s\n", log.ok() ? log->c_str() : "");
-      KEDGE_CHECK(!has_ended);
+      process_ = -1;
+      return false;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
+  return true;
 }
 
-void S3Server::MakeBucket() const {
+bool S3Server::MakeBucket() const {
   Bucket bucket(At(""), TestEnvironment(), {});
   const Reply made = bucket.Do({.method = "PUT", .is_of_bucket = true});
   if (!made.status.ok()) std::fprintf(stderr, "%s\n", made.status.ToString().c_str());
-  KEDGE_CHECK(made.status.ok());
+  return made.status.ok();
 }
 
 S3Server::~S3Server() {
@@ -171,7 +177,7 @@ void S3Server::Kill() {
 
 void S3Server::StartAgain() {
   KEDGE_CHECK(process_ < 0);
-  Start();
+  for (int starts = 1; !Start(); ++starts) KEDGE_CHECK(starts < kStartsMax);
 }
 
 void S3Server::Signal(int signal) {

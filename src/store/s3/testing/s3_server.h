@@ -51,8 +51,9 @@ class S3Server {
   using Command = std::function<std::vector<std::string>(uint16_t port, const std::string& folder)>;
 
   explicit S3Server(Command command);
-  void Start();
-  void MakeBucket() const;
+  // False: its process has ended, and said why.
+  bool Start();
+  bool MakeBucket() const;
 
   const Command command_;
   os::testing::TemporaryFolder folder_;
