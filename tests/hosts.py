@@ -29,6 +29,11 @@ _WHY_NOT = _why_not_permitted()
 needs_networks = pytest.mark.skipif(bool(_WHY_NOT), reason=f"this user may have no network namespaces: {_WHY_NOT}")
 
 
+def in_own_network() -> list[str]:
+    """What makes a command run in a network namespace, whose root it is. Root needs no user namespace for it."""
+    return ["unshare", *([] if os.getuid() == 0 else ["--user", "--map-root-user"]), "--net"]
+
+
 def as_user() -> list[str]:
     """In a user namespace everybody is its root: what makes a command there be run by who he is."""
     return [] if os.getuid() == 0 else ["unshare", "--user", f"--map-user={os.getuid()}", f"--map-group={os.getgid()}"]

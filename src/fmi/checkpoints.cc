@@ -15,7 +15,7 @@ constexpr char kName[] = "fmi";
 // The program's arrays have the numbers from 0 on.
 constexpr int kObjectsId = -1;
 constexpr char kIdentity[] = "fmi.step";
-constexpr int64_t kNumbers = 1'000'000'000;  // of calls of a loop within a step
+constexpr int64_t kNumbers = Checkpoints::kInnerNumberMax + 1;
 
 // An identity begins with the second in which it was made.
 int64_t FirstVersionFor(uint64_t identity) {
@@ -121,7 +121,7 @@ Status Checkpoints::Take(const Arrays& arrays, int64_t step, uint64_t identity) 
 }
 
 Status Checkpoints::TakeInner(const std::string& loop, const Arrays& arrays, int64_t number, uint64_t identity) {
-  KEDGE_CHECK(number < kNumbers);
+  KEDGE_CHECK(number <= kInnerNumberMax);
   // A step that has begun in the same second may have got further.
   return TakeAs(NameOf(loop), arrays, FirstVersionFor(identity) + number, KEDGE_OVERWRITE, identity);
 }

@@ -38,6 +38,8 @@ class Checkpoints {
   Checkpoints& operator=(const Checkpoints&) = delete;
   ~Checkpoints() { Close(); }
 
+  static constexpr int64_t kInnerNumberMax = 999'999'999;  // of calls of a loop within a step
+
   bool is_open() const { return context_ != nullptr; }
   // Collective. Errors of this and of Restore may come of a failure of another rank: ask the messenger.
   Status Open();

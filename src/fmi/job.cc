@@ -192,9 +192,14 @@ Status Job::OpenCheckpoints() {
 Status Job::Restore(const Arrays& arrays) {
   KEDGE_RETURN_IF_ERROR(OpenCheckpoints());
   os::KillPoint("fmi.restore");
+  KEDGE_RETURN_IF_ERROR(BringBack(arrays));
+  inner_.is_restored = step_.has_value();
+  return Status::Ok();
+}
+
+Status Job::BringBack(const Arrays& arrays) {
   KEDGE_ASSIGN_OR_RETURN(step_, checkpoints_.Restore(arrays));
   if (step_) board_.row(options_.rank).loops = static_cast<uint64_t>(*step_) + 1;
-  inner_.is_restored = step_.has_value();
   return Status::Ok();
 }
 
@@ -211,24 +216,34 @@ Status Job::FirstStep(const Arrays& arrays) {
   return Status::Ok();
 }
 
-Result<uint64_t> Job::Agree() {
+Result<std::vector<uint64_t>> Job::Agree(const std::string& loop, uint64_t number, uint64_t identity) {
   struct Call {
+    char loop[kInnerLoopNameMax + 1];
     uint64_t number;
     uint64_t identity;
   };
-  const Call own{board_.row(options_.rank).loops, Checkpoints::NewIdentity()};
+  Call own{{}, number, identity};
+  loop.copy(own.loop, kInnerLoopNameMax);
   std::vector<Call> all(board_.ranks());
   KEDGE_RETURN_IF_ERROR(own_collectives_.Allgather(&own, all.data(), sizeof own));
+  const auto described = [](const Call& call, uint32_t rank) {
+    return call.loop[0] == '\0' ? fmt::format("call {} of rank {}", call.number, rank)
+                                : fmt::format("call {} of {} on rank {}", call.number, call.loop, rank);
+  };
+  std::vector<uint64_t> identities;
   for (uint32_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank].number == own.number) continue;
-    return Status(Code::kMismatch, fmt::format("this is call {} of rank {}, and call {} of rank {}", own.number, options_.rank,
-                                               all[rank].number, rank));
+    const Call& its = all[rank];
+    if (its.number != number || loop != its.loop) {
+      return Status(Code::kMismatch, fmt::format("this is {}, and {}", described(own, options_.rank), described(its, rank)));
+    }
+    identities.push_back(its.identity);
   }
-  return all.front().identity;
+  return identities;
 }
 
 Status Job::TakeCheckpoint(const Arrays& arrays) {
-  KEDGE_ASSIGN_OR_RETURN(const uint64_t identity, Agree());
+  KEDGE_ASSIGN_OR_RETURN(const auto identities, Agree("", board_.row(options_.rank).loops, Checkpoints::NewIdentity()));
+  const uint64_t identity = identities.front();
   os::KillPoint("fmi.checkpoint");
   const Status taken = checkpoints_.Take(arrays, *step_, identity);
   if (taken.ok()) {
@@ -263,10 +278,8 @@ Result<std::optional<int64_t>> Job::InnerLoop(const std::string& loop, const Arr
 
 Status Job::BeginAgain(const Arrays& arrays) {
   inner_ = {};
-  KEDGE_ASSIGN_OR_RETURN(step_, checkpoints_.Restore(arrays));
-  if (!step_) return Status(Code::kLost, "the checkpoint that came back a moment ago is gone");
-  board_.row(options_.rank).loops = static_cast<uint64_t>(*step_) + 1;
-  return Status::Ok();
+  KEDGE_RETURN_IF_ERROR(BringBack(arrays));
+  return step_ ? Status::Ok() : Status(Code::kLost, "the checkpoint that came back a moment ago is gone");
 }
 
 Status Job::BeginInner(const std::string& loop, const Arrays& arrays) {
@@ -293,11 +306,15 @@ Status Job::BeginInner(const std::string& loop, const Arrays& arrays) {
 
 Status Job::AdvanceInner(const std::string& loop, const Arrays& arrays) {
   const int64_t number = ++inner_.numbers.at(loop);
+  if (number > Checkpoints::kInnerNumberMax) {
+    return Status(Code::kInvalidArgument, fmt::format("there were more than {} calls in a step", Checkpoints::kInnerNumberMax));
+  }
   KEDGE_ASSIGN_OR_RETURN(const bool is_due, IsDue(number));
   if (!is_due) return Status::Ok();
-  KEDGE_ASSIGN_OR_RETURN(const bool has_step, AgreeInner(loop, number));
+  KEDGE_ASSIGN_OR_RETURN(const auto identities, Agree(loop, static_cast<uint64_t>(number), inner_.identity));
   inner_.wants_one = true;
-  if (!has_step) return Status::Ok();
+  // A rank has no checkpoint of the step.
+  if (std::find(identities.begin(), identities.end(), 0) != identities.end()) return Status::Ok();
   os::KillPoint("fmi.inner");
   const Status taken = checkpoints_.TakeInner(loop, arrays, number, inner_.identity);
   if (taken.ok()) {
@@ -306,28 +323,6 @@ Status Job::AdvanceInner(const std::string& loop, const Arrays& arrays) {
     Warn(fmt::format("call {} of the loop {} in step {}", number, loop, *step_), taken);
   }
   return Status::Ok();
-}
-
-Result<bool> Job::AgreeInner(const std::string& loop, int64_t number) {
-  struct Call {
-    char loop[kInnerLoopNameMax + 1];
-    int64_t number;
-    uint64_t identity;
-  };
-  Call own{{}, number, inner_.identity};
-  loop.copy(own.loop, kInnerLoopNameMax);
-  std::vector<Call> all(board_.ranks());
-  KEDGE_RETURN_IF_ERROR(own_collectives_.Allgather(&own, all.data(), sizeof own));
-  bool has_step = true;
-  for (uint32_t rank = 0; rank < all.size(); ++rank) {
-    const Call& its = all[rank];
-    if (its.number != number || loop != its.loop) {
-      return Status(Code::kMismatch, fmt::format("this is call {} of {} on rank {}, and call {} of {} on rank {}", number, loop,
-                                                 options_.rank, its.number, its.loop, rank));
-    }
-    has_step = has_step && its.identity != 0;
-  }
-  return has_step;
 }
 
 Status Job::CheckLoops() const {

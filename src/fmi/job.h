@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/status.h"
 #include "fmi/board.h"
@@ -27,7 +28,6 @@ namespace kedge::fmi {
 
 // Of loops within a step.
 constexpr size_t kInnerLoopNameMax = 47;
-constexpr int64_t kInnerCallsMax = 999'999'999;
 
 class Job {
  public:
@@ -79,10 +79,12 @@ class Job {
   Status OpenCheckpoints();
   // Opens the context, and brings back what there is.
   Status Restore(const Arrays& arrays);
+  // The newest checkpoint, and which step it was taken in; nothing where there is none.
+  Status BringBack(const Arrays& arrays);
   Status FirstStep(const Arrays& arrays);
   Status TakeCheckpoint(const Arrays& arrays);
-  // All ranks are at the same step: an identity for its checkpoint.
-  Result<uint64_t> Agree();
+  // All ranks are at the same call of that loop, or of FMI_Loop (""): what each has given as an identity.
+  Result<std::vector<uint64_t>> Agree(const std::string& loop, uint64_t number, uint64_t identity);
   // Whether one is due, by the interval from one call with this number on.
   Result<bool> IsDue(int64_t number);
   // The step again, after a loop in it has lost its arrays.
@@ -90,8 +92,6 @@ class Job {
   // The first call of the loop in a step, and others.
   Status BeginInner(const std::string& loop, const Arrays& arrays);
   Status AdvanceInner(const std::string& loop, const Arrays& arrays);
-  // All ranks are at the same call of that loop. False: one of them has no checkpoint of the step.
-  Result<bool> AgreeInner(const std::string& loop, int64_t number);
   // Not a failure of the job, but where there was none before.
   void Warn(const std::string& of, const Status& why) const;
   // A rank has taken one, which the job is to count as progress.

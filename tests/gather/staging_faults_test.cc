@@ -36,15 +36,15 @@ class StagingFaults : public StagingTest {
     ExpectWhole(version);
     ExpectStored(version);
   }
-  // While rank 0 does that: how long the version takes to the store from then on.
+  // While rank 0 does that: how long the version takes to the store.
   SteadyClock::duration TakeTwoChunks(int64_t version, const std::string& keys, const std::function<void()>& meanwhile) {
     std::atomic<SteadyClock::duration> longest{};
     nodes_.Run(places_, keys, [&](kedge_context* context, int rank) {
       std::vector<uint64_t> memory = TwoChunks(rank, version);
       EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
       EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", version, 0));
-      if (rank == 0) meanwhile();
       const auto begin = SteadyClock::now();
+      if (rank == 0) meanwhile();
       EXPECT_KEDGE_OK(kedge_wait(context, "p", version, KEDGE_LEVEL_STORE, 60));
       if (rank == 0) longest = SteadyClock::now() - begin;
     });
@@ -233,9 +233,12 @@ TEST_P(StagingOfLayout, AWayThatIsCutIsNotWaitedForForLong) {
   bool was_cut = false;
   int64_t version = 0;
   while (!was_cut && version < 5) {
+    const auto before = version == 0 ? 0 : Counted(0, "parts_leased");
     took = TakeTwoChunks(++version, keys, [&] {
-      for (int i = 0; i < 50 && Counted(0, "parts_leased") == 0; ++i) std::this_thread::sleep_for(10ms);
-      was_cut = Counted(0, "parts_leased") > 0;
+      for (int i = 0; i < 50 && !was_cut; ++i) {
+        std::this_thread::sleep_for(10ms);
+        was_cut = Counted(0, "parts_leased") > before;
+      }
       if (was_cut) hosts.Cut();
     });
   }
