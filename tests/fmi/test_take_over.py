@@ -24,6 +24,8 @@ RANKS, CELLS, STEPS = 4, 40, 600
 # Milliseconds after a step, so that a job is still at it when it is disturbed, also beside other work.
 PAUSE = 5
 REPLACED = 79
+# For what takes a second, unless other work has the processors or the disk.
+LIMIT_SECONDS = 120
 
 
 def kill_fmirun(job: Job) -> None:
@@ -80,7 +82,7 @@ def test_a_successor_goes_on_wherever_fmirun_dies(
     where = ("--virtual", nodes.some(count)) if count > 1 else ()
     monkeypatch.setenv("KEDGE_TEST_KILL_POINT", point)
     job = launch("-n", RANKS, *where, "--interval", 10, "--state", "job", *armed([str(JACOBI), "16", "60"], kills))
-    assert job.process.wait(60) == -signal.SIGKILL
+    assert job.process.wait(LIMIT_SECONDS) == -signal.SIGKILL
     monkeypatch.delenv("KEDGE_TEST_KILL_POINT")
     assert_survived(finish(job, launch("--take-over", "job")), expected)
 
@@ -97,7 +99,7 @@ def test_a_successor_may_die_too(
     job.kill(1)
     monkeypatch.setenv("KEDGE_TEST_KILL_POINT", point)
     second = launch("--take-over", "job")
-    assert second.process.wait(60) == -signal.SIGKILL
+    assert second.process.wait(LIMIT_SECONDS) == -signal.SIGKILL
     monkeypatch.delenv("KEDGE_TEST_KILL_POINT")
     assert_survived(finish(job, second, launch("--take-over", "job")), expected)
 
@@ -181,7 +183,7 @@ def test_a_former_fmirun_that_only_stood_still_leaves(launch: Launch, nodes: Nod
     time.sleep(0.5)
     before = job.rank_pids()
     job.process.send_signal(signal.SIGCONT)
-    assert job.process.wait(20) == REPLACED
+    assert job.process.wait(LIMIT_SECONDS) == REPLACED
     assert job.rank_pids() == before
     ended = finish(job, second)
     assert_survived(ended, expected)
@@ -244,19 +246,19 @@ def test_jobs_of_one_name_do_not_meet(launch: Launch) -> None:
     """While their fmirun live: these take no checkpoints, so that they may have one name."""
     words = ("-n", 2, "sh", "-c", "sleep 2; exit 3")
     first, second = launch(*words), launch(*words)
-    assert first.process.wait(60) == 3
+    assert first.process.wait(LIMIT_SECONDS) == 3
     assert finish(first, second).code == 3
 
 
 def test_ranks_whose_fmirun_nobody_follows_end(launch: Launch, nodes: Nodes) -> None:
-    job = launch("-n", RANKS, "--virtual", nodes.some(2), "--orphan-timeout", "3s", "--state", "job", JACOBI, CELLS, 100 * STEPS, PAUSE)
+    job = launch("-n", RANKS, "--virtual", nodes.some(2), "--orphan-timeout", "6s", "--state", "job", JACOBI, CELLS, 100 * STEPS, PAUSE)
     until(lambda: runs(job))
     kill_fmirun(job)
     time.sleep(0.5)
     assert runs(job)
     ended = finish(job)
-    assert re.search("fmirun is gone, and the ranks run on: fmirun --take-over /dev/shm/.*job goes on within 3.00 s", ended.err), ended.err
-    assert "no fmirun has taken over node 1 within 3.00 s, and its ranks end" in ended.err
+    assert re.search("fmirun is gone, and the ranks run on: fmirun --take-over /dev/shm/.*job goes on within 6.00 s", ended.err), ended.err
+    assert "no fmirun has taken over node 1 within 6.00 s, and its ranks end" in ended.err
     late = launch("--take-over", "job").wait()
     assert late.code == 1 and "no fmirun has left anything" in late.err
 
@@ -315,7 +317,7 @@ def test_a_task_that_has_lost_its_connection_alone_ends(launch: Launch, nodes: N
     time.sleep(0.5)
     task = next(pid for pid in job.task_pids() if f"KEDGE_NODE={nodes.names[1]}".encode() in Path(f"/proc/{job_rank(pid)}/environ").read_bytes())
     assert end_connections(task) > 0
-    until(lambda: task not in job.task_pids(), seconds=10)
+    until(lambda: task not in job.task_pids())
     ended = job.wait()
     assert_survived(ended, expected)
     assert f"node {nodes.names[2]} takes rank 2, 3" in ended.err
@@ -358,7 +360,7 @@ def test_the_fmirun_of_a_named_state_is_not_doubled(launch: Launch) -> None:
     job = launch(*words)
     until(lambda: runs(job))
     second = launch(*words).process
-    assert "lives; --take-over replaces it" in second.communicate(timeout=60)[1]
+    assert "lives; --take-over replaces it" in second.communicate(timeout=LIMIT_SECONDS)[1]
     assert second.returncode == 1 and runs(job)
     job.process.terminate()
     job.wait()
