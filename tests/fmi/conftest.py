@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -164,6 +165,12 @@ class Nodes:
 
     def some(self, count: int) -> str:
         return ",".join(self.names[:count])
+
+    def has_checkpoint(self, name: str) -> bool:
+        """Whether its agent has one of a job."""
+        command = [str(BUILD / "bin" / "kedge"), "status", "--json", "--node", name]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        return done.returncode == 0 and any(job["versions"] for job in json.loads(done.stdout)["jobs"])
 
     def lose(self, name: str) -> None:
         """All its processes and its memory are gone."""

@@ -93,8 +93,7 @@ def test_a_successor_may_die_too(
 ) -> None:
     expected = undisturbed(RANKS, CELLS, STEPS)
     job = launch("-n", RANKS, "--virtual", nodes.some(2), "--interval", 20, "--state", "job", JACOBI, CELLS, STEPS, PAUSE)
-    until(lambda: runs(job))
-    time.sleep(0.5)
+    until(lambda: nodes.has_checkpoint(nodes.names[0]))
     kill_fmirun(job)
     job.kill(1)
     monkeypatch.setenv("KEDGE_TEST_KILL_POINT", point)
