@@ -22,7 +22,7 @@ namespace {
 
 // In the child, which has one thread, and tells a failure through `report`.
 [[noreturn]] void Become(const char* program, char* const* arguments, char* const* environment, const ChildOptions& options,
-                         int input, pid_t parent, int report) {
+                         int input, int output, pid_t parent, int report) {
   if (!options.outlives) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     // It may have died before.
@@ -35,6 +35,7 @@ namespace {
   sigprocmask(SIG_SETMASK, &none, nullptr);
   for (const int descriptor : options.descriptors) fcntl(descriptor, F_SETFD, 0);
   if (input >= 0) dup2(input, STDIN_FILENO);
+  if (output >= 0) dup2(output, STDOUT_FILENO);
   execvpe(program, arguments, environment);
   const int error = errno;
   (void)!write(report, &error, sizeof error);
@@ -43,7 +44,7 @@ namespace {
 
 // A file without a name, to be read from its begin: unlike a pipe it takes texts of any length.
 Result<UniqueFd> FileWith(const std::string& text) {
-  UniqueFd file(memfd_create("input", MFD_CLOEXEC));
+  UniqueFd file(memfd_create("child", MFD_CLOEXEC));
   if (!file.valid()) return Status::FromErrno(errno, "memfd_create");
   for (size_t done = 0; done < text.size();) {
     const ssize_t written = write(file.get(), text.data() + done, text.size() - done);
@@ -70,12 +71,16 @@ Result<Child> Child::Start(const ChildOptions& options) {
   if (options.input) {
     KEDGE_ASSIGN_OR_RETURN(input, FileWith(*options.input));
   }
+  UniqueFd output;
+  if (options.keeps_output) {
+    KEDGE_ASSIGN_OR_RETURN(output, FileWith(""));
+  }
   const pid_t parent = getpid();
   const pid_t process_id = fork();
   if (process_id < 0) return Status::FromErrno(errno, "fork");
   if (process_id == 0) {
-    Become(options.program.c_str(), argument_pointers.data(), environment_pointers.data(), options, input.get(), parent,
-           writes.get());
+    Become(options.program.c_str(), argument_pointers.data(), environment_pointers.data(), options, input.get(), output.get(),
+           parent, writes.get());
   }
   writes.Reset();
   // It is not waited for yet, so that the id is its own.
@@ -86,7 +91,7 @@ Result<Child> Child::Start(const ChildOptions& options) {
   while ((got = read(reads.get(), &error, sizeof error)) < 0 && errno == EINTR) {
   }
   if (got == sizeof error) status = Status::FromErrno(error, "start " + options.program);
-  if (status.ok()) return Child(process_id, std::move(pidfd), /*is_own=*/true);
+  if (status.ok()) return Child(process_id, std::move(pidfd), std::move(output), /*is_own=*/true);
   kill(process_id, SIGKILL);
   while (waitpid(process_id, nullptr, 0) < 0 && errno == EINTR) {
   }
@@ -95,7 +100,7 @@ Result<Child> Child::Start(const ChildOptions& options) {
 
 Result<Child> Child::Adopt(const ProcessIdentity& process) {
   KEDGE_ASSIGN_OR_RETURN(UniqueFd pidfd, OpenPidfd(process));
-  return Child(process.process_id, std::move(pidfd), /*is_own=*/false);
+  return Child(process.process_id, std::move(pidfd), UniqueFd(), /*is_own=*/false);
 }
 
 ProcessIdentity Child::identity() const {
@@ -121,6 +126,14 @@ ChildEnd Child::End() const {
   KEDGE_CHECK(code == 0);
   if (info.si_code == CLD_EXITED) return {info.si_status, 0};
   return {0, info.si_status};
+}
+
+Result<std::string> Child::Output(size_t bytes_max) const {
+  std::string text(bytes_max, '\0');
+  const ssize_t got = pread(output_.get(), text.data(), text.size(), 0);
+  if (got < 0) return Status::FromErrno(errno, "read what a process has written");
+  text.resize(static_cast<size_t>(got));
+  return text;
 }
 
 void Child::Reap() const {

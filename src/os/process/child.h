@@ -22,6 +22,7 @@ struct ChildOptions {
   std::vector<int> descriptors;                          // stay open in the child, under the same numbers
   // All that it reads from its standard input; nothing: it has this process's.
   std::optional<std::string> input;
+  bool keeps_output = false;          // what it writes to its standard output is kept (Output)
   bool outlives = false;              // the death of this process does not end it
   bool ignores_broken_pipes = false;  // it writes on where nobody reads any more, and SIGPIPE does not end it
 };
@@ -52,14 +53,18 @@ class Child {
   void Kill() const;
   // How it has ended; waits for that. Its id belongs to nobody else until Reap.
   ChildEnd End() const;
+  // What it has written to its standard output until now, where that is kept: at most `bytes_max` of it.
+  Result<std::string> Output(size_t bytes_max) const;
   // Lets go of the id of a process that has ended; waits for that. The last call.
   void Reap() const;
 
  private:
-  Child(pid_t process_id, UniqueFd pidfd, bool is_own) : process_id_(process_id), is_own_(is_own), pidfd_(std::move(pidfd)) {}
+  Child(pid_t process_id, UniqueFd pidfd, UniqueFd output, bool is_own)
+      : process_id_(process_id), is_own_(is_own), pidfd_(std::move(pidfd)), output_(std::move(output)) {}
   pid_t process_id_;
   bool is_own_;
   UniqueFd pidfd_;
+  UniqueFd output_;
 };
 
 }  // namespace kedge::os

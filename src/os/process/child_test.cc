@@ -68,6 +68,20 @@ TEST(Child, HasTheEnvironmentAndDescriptors) {
   unsetenv("KEDGE_CHILD_TEST");
 }
 
+TEST(Child, ItsOutputIsKept) {
+  ChildOptions options = Shell("echo said; sh -c 'echo more'");
+  options.keeps_output = true;
+  const auto child = Child::Start(options);
+  ASSERT_TRUE(child.ok());
+  EXPECT_EQ(EndOf(*child).exit_code, 0);
+  EXPECT_EQ(child->Output(100).value(), "said\nmore\n");
+  EXPECT_EQ(child->Output(4).value(), "said");
+  const auto mute = Child::Start(Shell("true"));
+  ASSERT_TRUE(mute.ok());
+  EXPECT_FALSE(mute->Output(4).ok());
+  EXPECT_EQ(EndOf(*mute).exit_code, 0);
+}
+
 TEST(Child, ReadsTheInputThatItIsGiven) {
   ChildOptions options = Shell("read word && test \"$word\" = word && test $(cat | wc -c) = 300001 && ! read word");
   options.input = "word\n" + std::string(300'000, 'x') + "\n";
