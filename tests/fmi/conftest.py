@@ -167,10 +167,11 @@ class Nodes:
         return ",".join(self.names[:count])
 
     def has_checkpoint(self, name: str) -> bool:
-        """Whether its agent has one of a job."""
+        """Whether its agent knows of one that is in the store, and outlives the node."""
         command = [str(BUILD / "bin" / "kedge"), "status", "--json", "--node", name]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-        return done.returncode == 0 and any(job["versions"] for job in json.loads(done.stdout)["jobs"])
+        versions = [version for job in json.loads(done.stdout)["jobs"] for version in job["versions"]] if done.returncode == 0 else []
+        return any({"level": "store", "reached": True} in version["levels"] for version in versions)
 
     def lose(self, name: str) -> None:
         """All its processes and its memory are gone."""

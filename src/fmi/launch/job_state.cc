@@ -13,7 +13,7 @@
 namespace kedge::fmi {
 namespace {
 
-constexpr char kStateMagic[] = "fmirun 2";  // changes with what is written
+constexpr char kStateMagic[] = "fmirun 3";  // changes with what is written
 constexpr int kExitCodeMax = 255;
 
 void Add(const LaunchOptions& options, TextWriter* texts) {
@@ -23,6 +23,7 @@ void Add(const LaunchOptions& options, TextWriter* texts) {
   texts->Add(options.shell);
   texts->AddNumber(options.address);
   texts->AddNumber(options.spares);
+  texts->Add(options.more);
   texts->AddNumber(options.interval);
   texts->AddNumber(options.failures_max);
   texts->AddNumber(options.timeout.count());
@@ -39,6 +40,7 @@ Result<LaunchOptions> TakeOptions(TextReader* texts, size_t words_max) {
   KEDGE_ASSIGN_OR_RETURN(options.shell, texts->Next());
   KEDGE_ASSIGN_OR_RETURN(options.address, texts->UpTo<uint32_t>(UINT32_MAX));
   KEDGE_ASSIGN_OR_RETURN(options.spares, texts->UpTo(kNodesMax));
+  KEDGE_ASSIGN_OR_RETURN(options.more, texts->Next());
   KEDGE_ASSIGN_OR_RETURN(options.interval, texts->UpTo<uint64_t>(kIntervalMax));
   KEDGE_ASSIGN_OR_RETURN(options.failures_max, texts->UpTo<uint32_t>(UINT32_MAX));
   KEDGE_ASSIGN_OR_RETURN(const int64_t timeout_ns, texts->UpTo<int64_t>(INT64_MAX));
@@ -57,6 +59,8 @@ Result<JobState::Node> TakeNode(TextReader* texts) {
   KEDGE_ASSIGN_OR_RETURN(node.holder.process_id, texts->UpTo<pid_t>(std::numeric_limits<pid_t>::max()));
   KEDGE_ASSIGN_OR_RETURN(node.holder.start_ticks, texts->UpTo<uint64_t>(UINT64_MAX));
   KEDGE_ASSIGN_OR_RETURN(node.is_dead, texts->Flag());
+  KEDGE_ASSIGN_OR_RETURN(node.name, texts->Next());
+  KEDGE_ASSIGN_OR_RETURN(node.shell, texts->Next());
   return node;
 }
 
@@ -68,12 +72,15 @@ std::string Encode(const JobState& state) {
   Add(state.options, &texts);
   texts.Add(state.folder);
   texts.Add(state.boot);
+  texts.AddNumber(state.nodes.size());
   for (const JobState::Node& node : state.nodes) {
     texts.AddNumber(node.task.address);
     texts.AddNumber(node.task.port);
     texts.AddNumber(node.holder.process_id);
     texts.AddNumber(node.holder.start_ticks);
     texts.AddNumber(node.is_dead ? 1 : 0);
+    texts.Add(node.name);
+    texts.Add(node.shell);
   }
   for (const JobState::Rank& rank : state.ranks) {
     texts.AddNumber(rank.node);
@@ -95,14 +102,16 @@ Result<JobState> DecodeJobState(std::string_view text) {
   KEDGE_ASSIGN_OR_RETURN(state.options, TakeOptions(&texts, text.size()));
   KEDGE_ASSIGN_OR_RETURN(state.folder, texts.Next());
   KEDGE_ASSIGN_OR_RETURN(state.boot, texts.Next());
-  const size_t nodes = std::max<size_t>(1, state.options.nodes.size());
+  KEDGE_ASSIGN_OR_RETURN(const uint32_t nodes, texts.UpTo(kNodesMax));
+  if (nodes < std::max<size_t>(1, state.options.nodes.size()))
+    return Status(Code::kCorrupt, "what fmirun has left lacks nodes of the job");
   for (size_t node = 0; node < nodes; ++node) {
     KEDGE_ASSIGN_OR_RETURN(JobState::Node its, TakeNode(&texts));
     state.nodes.push_back(its);
   }
   for (uint32_t rank = 0; rank < state.options.ranks; ++rank) {
     JobState::Rank its;
-    KEDGE_ASSIGN_OR_RETURN(its.node, texts.UpTo(static_cast<uint32_t>(nodes - 1)));
+    KEDGE_ASSIGN_OR_RETURN(its.node, texts.UpTo(nodes - 1));
     KEDGE_ASSIGN_OR_RETURN(its.starts, texts.UpTo<uint32_t>(UINT32_MAX));
     state.ranks.push_back(its);
   }

@@ -13,6 +13,7 @@ JobState SomeState() {
   state.options.shell = "ssh -F 'a file'";
   state.options.address = 0x0a00'0001;
   state.options.spares = 1;
+  state.options.more = "sbatch a 'node'";
   state.options.interval = 20;
   state.options.failures_max = 7;
   state.options.timeout = std::chrono::seconds(3);
@@ -21,8 +22,11 @@ JobState SomeState() {
   state.options.command = {"./app", "", "an \"argument\"\n"};
   state.folder = "/a folder";
   state.boot = "a boot";
-  state.nodes = {{{0x7f00'0001, 4711}, {12, 345678}, false}, {{}, {}, true}, {{0x7f00'0001, 65535}, {}, false}};
-  state.ranks = {{0, 1}, {2, 4}, {2, 3}};
+  state.nodes = {{{0x7f00'0001, 4711}, {12, 345678}, false, "", ""},
+                 {{}, {}, true, "", ""},
+                 {{0x7f00'0001, 65535}, {}, false, "", ""},
+                 {{}, {}, false, "later", "srun --jobid=7"}};
+  state.ranks = {{0, 1}, {2, 4}, {3, 3}};
   state.epoch = 5;
   state.failures = 2;
   state.has_started = true;
@@ -44,6 +48,8 @@ TEST(JobState, ComesAsItWas) {
   EXPECT_EQ(found->nodes[0].holder, state.nodes[0].holder);
   EXPECT_TRUE(found->nodes[1].is_dead);
   EXPECT_EQ(found->nodes[2].task.port, 65535);
+  EXPECT_EQ(found->nodes[3].name, "later");
+  EXPECT_EQ(found->nodes[3].shell, "srun --jobid=7");
   EXPECT_EQ(found->ranks[1].node, 2U);
   EXPECT_EQ(found->ranks[1].starts, 4U);
   // Once more: whatever is not looked at above is the same, too.
@@ -60,7 +66,14 @@ TEST(JobState, IsRefusedWhenItIsCutOffOrLonger) {
 
 TEST(JobState, IsRefusedWhereARankIsOnNoNode) {
   JobState state = SomeState();
-  state.ranks[1].node = 3;
+  state.ranks[1].node = 4;
+  EXPECT_EQ(DecodeJobState(Encode(state)).status().code(), Code::kCorrupt);
+}
+
+TEST(JobState, IsRefusedWithFewerNodesThanWereNamed) {
+  JobState state = SomeState();
+  state.nodes.resize(2);
+  state.ranks = {{0, 1}, {1, 4}, {1, 3}};
   EXPECT_EQ(DecodeJobState(Encode(state)).status().code(), Code::kCorrupt);
 }
 

@@ -17,6 +17,7 @@ struct LaunchOptions {
   std::string shell;
   uint32_t address = 0;        // of this machine, for nodes that a shell reaches; 0: the one from which they find it reaches them
   uint32_t spares = 0;         // the last ones of them, without ranks at first
+  std::string more;            // asked for another node where no spare is left (node_request.h); empty: nobody is
   uint64_t interval = 1;       // steps, or kWhenDue (environment.h)
   uint32_t failures_max = 10;  // without a new checkpoint between them
   Duration timeout = std::chrono::minutes(10);

@@ -68,6 +68,7 @@ Launcher::Launcher(LaunchOptions options, std::string folder, std::unique_ptr<os
       nodes_(std::max<size_t>(1, options_.nodes.size())),
       ranks_(options_.ranks) {
   for (size_t node = 0; node < options_.nodes.size(); ++node) nodes_[node].name = options_.nodes[node];
+  for (Node& node : nodes_) node.shell = options_.shell;
   Spread();
   if (former_) Adopt(*former_);
 }
@@ -123,11 +124,12 @@ void Launcher::Spread() {
 Status Launcher::BeginNode(size_t node) {
   Node& its = nodes_[node];
   if (its.is_dead) return Status::Ok();
+  if (its.was_asked_for && its.name.empty()) return its.request ? Status::Ok() : Ask(node);
   if (its.endpoint.port != 0) {
     if (const Status reached = Reach(node); !reached.ok()) OnUnreached(node, reached);
     return Status::Ok();
   }
-  if (former_ && (former_->has_started || former_->has_ended)) {
+  if (is_resuming()) {
     OnNodeEnd(node, "its task has ended with its fmirun");
     return Status::Ok();
   }
@@ -139,7 +141,8 @@ Status Launcher::BeginNode(size_t node) {
 Status Launcher::StartTask(size_t node) {
   os::ChildOptions options;
   const TaskOptions task = TaskOf(node);
-  if (options_.shell.empty()) {
+  nodes_[node].task_begun_ns = SystemClock().NowNs();
+  if (nodes_[node].shell.empty()) {
     options.program = options_.program;
     options.arguments = {"--task"};
   } else {
@@ -157,7 +160,7 @@ Status Launcher::StartTask(size_t node) {
 os::ChildOptions Launcher::OnNode(size_t node, std::initializer_list<std::string> words) const {
   os::ChildOptions options;
   options.program = "sh";
-  options.arguments = {"-c", "exec " + options_.shell + " \"$@\"", "sh", nodes_[node].name};
+  options.arguments = {"-c", "exec " + nodes_[node].shell + " \"$@\"", "sh", nodes_[node].name};
   options.arguments.insert(options.arguments.end(), words);
   options.input = "";
   return options;
@@ -169,11 +172,11 @@ TaskOptions Launcher::TaskOf(size_t node) const {
   task.fmirun = {options_.shell.empty() ? os::kLoopback : options_.address, listener_.port()};
   task.secret = secret_;
   task.ranks = options_.ranks;
-  task.is_alone = nodes_.size() == 1;
+  task.is_alone = nodes_.size() == 1 && options_.more.empty();
   task.seals_messages = options_.seals_messages;
   task.interval = options_.interval;
   task.orphan_timeout = options_.orphan_timeout;
-  task.has_shell = !options_.shell.empty();
+  task.has_shell = !nodes_[node].shell.empty();
   if (state_folder_) task.state = state_folder_->path();
   task.folder = folder_;
   if (!options_.shell.empty()) task.variables = KedgeVariables();
@@ -226,14 +229,22 @@ void Launcher::OnOpened(ControlLink* link) {
   }
   its.link = link;
   if (silence_) silence_->OnHeard(node);
-  its.is_ready = options_.orphan_timeout == Duration::zero();
+  if (options_.orphan_timeout == Duration::zero()) OnReady(node);
+}
+
+void Launcher::OnReady(size_t node) {
+  nodes_[node].is_ready = true;
+  if (has_started_) return Join(node);
   StartWhenReady();
 }
 
 void Launcher::StartWhenReady() {
-  const bool all = std::all_of(nodes_.begin(), nodes_.end(), [](const Node& one) { return one.is_ready || one.is_dead; });
+  const bool all = std::all_of(nodes_.begin(), nodes_.end(), [this](const Node& one) {
+    // Who goes on with a job does not wait for what that waited for.
+    return one.is_ready || one.is_dead || (one.request && is_resuming());
+  });
   if (!all || has_started_ || has_ended_) return;
-  if (former_ && (former_->has_started || former_->has_ended)) return Resume();
+  if (is_resuming()) return Resume();
   former_.reset();
   if (const Status status = CheckAddresses(); !status.ok()) return EndJob(1, status.message());
   if (!Note()) return;
@@ -241,22 +252,24 @@ void Launcher::StartWhenReady() {
   Keep();
   os::KillPoint("fmirun.kept");
   has_started_ = true;
-  Plan(all_ranks());
+  Plan(all_ranks(), /*joins=*/false);
   if (!Note()) return;
   TellState();
-  Start(all_ranks(), /*joins=*/false);
+  Start(all_ranks());
 }
 
 void Launcher::Keep() {
-  for (const Node& node : nodes_) {
-    if (node.link == nullptr || node.endpoint.port == 0) continue;
-    ControlMessage kept = Of(Kind::kKept);
-    if (node.link->from() == kFmirun) {
-      const auto own = node.link->connection().socket().Own();
-      if (own.ok()) kept.endpoint = Pack({own->address, listener_.port()});
-    }
-    node.link->Send(kept);
+  for (const Node& node : nodes_) Keep(node);
+}
+
+void Launcher::Keep(const Node& node) {
+  if (node.link == nullptr || node.endpoint.port == 0) return;
+  ControlMessage kept = Of(Kind::kKept);
+  if (node.link->from() == kFmirun) {
+    const auto own = node.link->connection().socket().Own();
+    if (own.ok()) kept.endpoint = Pack({own->address, listener_.port()});
   }
+  node.link->Send(kept);
 }
 
 Status Launcher::CheckAddresses() const {
@@ -293,8 +306,7 @@ void Launcher::OnMessage(const ControlLink* link, const ControlMessage& message)
   if (message.kind == Kind::kShared) return OnShared(node, message);
   if (message.kind == Kind::kListens || message.kind == Kind::kReported) {
     if (message.kind == Kind::kListens) nodes_[node].endpoint = UnpackEndpoint(message.endpoint);
-    nodes_[node].is_ready = true;
-    return StartWhenReady();
+    return OnReady(node);
   }
   if (former_) return OnReport(node, message);
   // Of a former process of the rank: nothing any more.
@@ -348,17 +360,24 @@ std::vector<uint32_t> Launcher::all_ranks() const {
   return all;
 }
 
-void Launcher::Plan(const std::vector<uint32_t>& ranks) {
+std::vector<uint32_t> Launcher::RanksOf(size_t node) const {
+  std::vector<uint32_t> its = all_ranks();
+  std::erase_if(its, [&](uint32_t rank) { return ranks_[rank].node != node; });
+  return its;
+}
+
+void Launcher::Plan(const std::vector<uint32_t>& ranks, bool joins) {
   for (const uint32_t rank : ranks) {
     Rank& its = ranks_[rank];
     ++its.starts;
     its.runs = true;
+    its.joins = joins;
     its.row = ControlMessage();
     its.ended.reset();
   }
 }
 
-void Launcher::Start(const std::vector<uint32_t>& ranks, bool joins) {
+void Launcher::Start(const std::vector<uint32_t>& ranks) {
   // All of them are known to be there before one of them looks who is.
   for (const Kind kind : {Kind::kHere, Kind::kStart}) {
     for (const uint32_t rank : ranks) {
@@ -367,7 +386,7 @@ void Launcher::Start(const std::vector<uint32_t>& ranks, bool joins) {
       ControlMessage message = Of(kind);
       message.rank = rank;
       message.start = its.starts;
-      message.joins = joins ? 1 : 0;
+      message.joins = its.joins ? 1 : 0;
       if (nodes_[its.node].link != nullptr) nodes_[its.node].link->Send(message);
     }
   }
@@ -405,13 +424,14 @@ void Launcher::OnNodeEnd(size_t node, const std::string& why) {
   EndTask(&its);
   std::string what = its.name.empty() ? fmt::format("the task of this node is gone: {}", why)
                                       : fmt::format("node {} is gone: {}", its.name, why);
+  // One that does not even begin is asked for once.
+  const bool may_ask = has_started_ || !its.was_asked_for;
   std::vector<uint32_t> ranks;
   for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
     if (ranks_[rank].node == node && (ranks_[rank].runs || !has_started_)) ranks.push_back(rank);
   }
   // A successor decides when it knows who lives.
-  const bool is_early = former_ && (former_->has_started || former_->has_ended);
-  if (ranks.empty() || is_early) {
+  if (ranks.empty() || is_resuming()) {
     for (const uint32_t rank : ranks) ranks_[rank].runs = false;
     Say(what);
     return StartWhenReady();
@@ -424,20 +444,23 @@ void Launcher::OnNodeEnd(size_t node, const std::string& why) {
     }
     return;
   }
-  if (!Move(ranks, &what)) return;
+  if (!Move(ranks, may_ask, &what)) return;
   if (has_started_) return OnFailure(ranks, what);
   Say(what);
   StartWhenReady();
 }
 
-bool Launcher::Move(const std::vector<uint32_t>& ranks, std::string* what) {
-  const std::optional<size_t> spare = FindSpare();
-  if (!spare) {
+bool Launcher::Move(const std::vector<uint32_t>& ranks, bool may_ask, std::string* what) {
+  std::optional<size_t> place = FindSpare();
+  if (!place && may_ask) place = AddLateNode();
+  if (!place) {
     EndJob(1, fmt::format("{}, and no spare node is left for rank {}", *what, fmt::join(ranks, ", ")));
     return false;
   }
-  for (const uint32_t rank : ranks) ranks_[rank].node = *spare;
-  *what += fmt::format("; node {} takes rank {}", nodes_[*spare].name, fmt::join(ranks, ", "));
+  for (const uint32_t rank : ranks) ranks_[rank].node = *place;
+  const std::string& name = nodes_[*place].name;
+  *what += fmt::format("; {} rank {}", name.empty() ? "another node is asked for, for" : "node " + name + " takes",
+                       fmt::join(ranks, ", "));
   return true;
 }
 
@@ -464,14 +487,14 @@ void Launcher::OnFailure(const std::vector<uint32_t>& ranks, const std::string& 
   interrupted_ns_ = SystemClock().NowNs();
   if (!relaunch_ && has_checkpoint_) {
     ++epoch_;
-    Plan(ranks);
+    Plan(ranks, /*joins=*/true);
     if (!Note()) return;
     TellState();
     os::KillPoint("fmirun.epoch");
     Say(what + (ranks.empty()       ? "; all go back to the last checkpoint"
                 : ranks.size() == 1 ? "; it is started again"
                                     : "; they are started again"));
-    return Start(ranks, /*joins=*/true);
+    return Start(ranks);
   }
   Say(what + (has_checkpoint_ ? "; all ranks are started again"
                               : " before the first checkpoint; all ranks are started again, from the begin: "
@@ -483,20 +506,24 @@ void Launcher::RelaunchAll() {
   relaunch_ = false;
   has_checkpoint_ = false;
   ++epoch_;
-  Plan(all_ranks());
+  Plan(all_ranks(), /*joins=*/false);
   if (!Note()) return;
   SendAll(Of(Kind::kKillAll));
   os::KillPoint("fmirun.kill-all");
   TellState();
-  Start(all_ranks(), /*joins=*/false);
+  Start(all_ranks());
 }
 
 void Launcher::TellState() {
+  SendAll(StateMessage());
+}
+
+ControlMessage Launcher::StateMessage() const {
   ControlMessage message = Of(Kind::kState);
   message.epoch = epoch_;
   message.has_finished = has_finished_ ? 1 : 0;
   message.has_checkpoint = has_checkpoint_ ? 1 : 0;
-  SendAll(message);
+  return message;
 }
 
 void Launcher::SendAll(const ControlMessage& message) {
@@ -517,14 +544,20 @@ bool Launcher::HasBegun() const {
 }
 
 void Launcher::Look() {
-  const Duration took(SystemClock().NowNs() - interrupted_ns_);
-  if (!has_started_) {
-    for (size_t node = 0; node < nodes_.size() && took > kTaskStartMax; ++node) {
-      if (!nodes_[node].is_ready) OnNodeEnd(node, "its task does not answer");
+  const int64_t now_ns = SystemClock().NowNs();
+  const Duration took(now_ns - interrupted_ns_);
+  const char* const since = epoch_ > 1 ? "failure" : "start";
+  for (size_t node = 0; node < nodes_.size() && !has_ended_; ++node) {
+    const Node& its = nodes_[node];
+    if (its.request) {
+      if (took > options_.timeout)
+        EndJob(1, fmt::format("{} after the {}, no other node has come for rank {}", FormatDuration(took), since,
+                              fmt::join(RanksOf(node), ", ")));
+    } else if (!its.is_ready && Duration(now_ns - std::max(interrupted_ns_, its.task_begun_ns)) > kTaskStartMax) {
+      OnNodeEnd(node, "its task does not answer");
     }
-    return;
   }
-  if (!HasBegun()) return;
+  if (has_ended_ || !has_started_ || !HasBegun()) return;
   if (!has_finished_ && std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return !rank.runs; }))
     return EndJob(1, "a rank has ended without FMI_Init, and others wait for it there");
   const std::vector<uint32_t> behind = Missing(Place{epoch_, Phase::kRunning}, places());
@@ -533,7 +566,7 @@ void Launcher::Look() {
     if (epoch_ > 1) Say(fmt::format("all ranks run again after {}", FormatDuration(took)));
   } else if (took > options_.timeout) {
     const std::vector<uint32_t> absent = Missing(Place{epoch_, Phase::kBootstrapping}, places());
-    EndJob(1, fmt::format("{} after the {}, rank {} {}", FormatDuration(took), epoch_ > 1 ? "failure" : "start",
+    EndJob(1, fmt::format("{} after the {}, rank {} {}", FormatDuration(took), since,
                           fmt::join(absent.empty() ? behind : absent, ", "),
                           absent.empty() ? "cannot go on" : "has not come to where all go on together"));
   }
@@ -554,7 +587,9 @@ JobState Launcher::state() const {
   now.folder = folder_;
   now.boot = BootOfThisMachine();
   for (const Node& node : nodes_) {
-    now.nodes.push_back({node.endpoint, node.task ? node.task->identity() : os::ProcessIdentity(), node.is_dead});
+    JobState::Node its{node.endpoint, node.task ? node.task->identity() : os::ProcessIdentity(), node.is_dead, "", ""};
+    if (node.was_asked_for) its.name = node.name, its.shell = node.shell;
+    now.nodes.push_back(std::move(its));
   }
   for (const Rank& rank : ranks_) now.ranks.push_back({static_cast<uint32_t>(rank.node), rank.starts});
   now.epoch = epoch_;
@@ -591,6 +626,7 @@ void Launcher::EndTasks() {
   if (is_replaced_) return;
   os::KillPoint("fmirun.leave");
   SendAll(Of(Kind::kLeave));
+  for (Node& node : nodes_) node.request.reset();
   // Who connects from now on is told so, too.
   const Deadline deadline(SystemClock(), kTaskEndMax);
   for (Node& node : nodes_) {

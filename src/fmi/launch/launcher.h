@@ -3,8 +3,9 @@
 // Tasks of this machine are its children; on others a shell (ssh, srun) starts them, and its end is taken for the node's.
 // A rank that a signal has ended is a failure: the next epoch begins, which all ranks see in their next communication, and the
 // rank is started again while the others live. A node whose task has ended, or cannot be reached, has lost all its ranks: a spare
-// node gets them. Where nobody can go back (there is no checkpoint yet, or a rank cannot go on), all are ended and started again.
-// A rank that exits before FMI_Finalize has decided so itself, and ends the job.
+// node gets them, or one that a command is asked for (late_nodes.cc). Where nobody can go back (there is no checkpoint yet, or a
+// rank cannot go on), all are ended and started again. A rank that exits before FMI_Finalize has decided so itself, and ends the
+// job.
 //
 // What a successor needs is written before anything follows from it (job_state.h). A successor reaches the tasks, which tell it
 // how their ranks are, and goes on from there: what has befallen ranks and nodes meanwhile it takes for failures of this moment,
@@ -23,6 +24,7 @@
 #include "fmi/launch/control.h"
 #include "fmi/launch/job_state.h"
 #include "fmi/launch/launch_options.h"
+#include "fmi/launch/node_request.h"
 #include "fmi/launch/silence.h"
 #include "fmi/launch/state_folder.h"
 #include "fmi/launch/task_options.h"
@@ -54,8 +56,12 @@ class Launcher {
 
  private:
   struct Node {
-    std::string name;
+    std::string name;   // of one that is asked for: empty until it is there
+    std::string shell;  // that reaches it; empty: none
+    bool was_asked_for = false;
+    std::unique_ptr<NodeRequest> request;  // until it is there
     std::optional<os::Child> task;
+    int64_t task_begun_ns = 0;
     os::EventLoop::WatchId watch = 0;
     ControlLink* link = nullptr;  // once the task has answered, or is to answer a successor
     os::TcpEndpoint endpoint;     // where the task awaits a successor; port 0: nowhere
@@ -67,6 +73,7 @@ class Launcher {
     size_t node = 0;
     uint32_t starts = 0;
     bool runs = false;
+    bool joins = false;  // others, which run already
     ControlMessage row;
     std::optional<ControlMessage> ended;  // of one that has ended under a former fmirun
   };
@@ -89,6 +96,14 @@ class Launcher {
   void StartWhenReady();
   // Where nodes do not reach each other: why.
   Status CheckAddresses() const;
+  // The task there has said what there is to say at first.
+  void OnReady(size_t node);
+  // A node more, which is asked for, and has ranks before it is there. Nothing: nobody can be asked.
+  std::optional<size_t> AddLateNode();
+  Status Ask(size_t node);
+  void OnFound(size_t node, const Result<FoundNode>& found);
+  // It is there, and its ranks are started.
+  void Join(size_t node);
   void OnMessage(const ControlLink* link, const ControlMessage& message);
   // Of a task that tells a successor how it is.
   void OnReport(size_t node, const ControlMessage& message);
@@ -100,6 +115,7 @@ class Launcher {
   void ResumeRanks();
   // From now on the tasks await a successor when this fmirun is gone.
   void Keep();
+  void Keep(const Node& node);
   void OnRow(const ControlMessage& message);
   // What a rank has said of itself, to the other nodes.
   void Forward(const ControlMessage& row);
@@ -109,8 +125,8 @@ class Launcher {
   void OnExit(uint32_t rank, int code);
   void OnNodeEnd(size_t node, const std::string& why);
   std::string WhyTaskEnded(size_t node) const;
-  // These get a spare node. False: there is none, and the job has ended.
-  bool Move(const std::vector<uint32_t>& ranks, std::string* what);
+  // These get a spare node, or one that is asked for. False: there is none, and the job has ended.
+  bool Move(const std::vector<uint32_t>& ranks, bool may_ask, std::string* what);
   // A node without ranks, that is there.
   std::optional<size_t> FindSpare() const;
   // The job goes on in a new epoch, in which these ranks are started again.
@@ -119,12 +135,14 @@ class Launcher {
   // Ranks are spread in blocks over the nodes that are no spares.
   void Spread();
   std::vector<uint32_t> all_ranks() const;
-  // They are to be started, and count as that; Start follows once it is noted.
-  void Plan(const std::vector<uint32_t>& ranks);
-  void Start(const std::vector<uint32_t>& ranks, bool joins);
+  std::vector<uint32_t> RanksOf(size_t node) const;
+  // They are to be started, and count as that; Start follows once it is noted. `joins`: others run already.
+  void Plan(const std::vector<uint32_t>& ranks, bool joins);
+  void Start(const std::vector<uint32_t>& ranks);
   void RelaunchAll();
   // The epoch, or that the job has finished, for all nodes.
   void TellState();
+  ControlMessage StateMessage() const;
   void SendAll(const ControlMessage& message);
   // Whether the job is in its course again; ends it when that takes too long.
   void Look();
@@ -140,6 +158,8 @@ class Launcher {
   bool HasBegun() const;
   std::vector<Place> places() const;
   size_t NodeOf(const ControlLink* link) const;
+  // From another fmirun, which had begun, and not all of its tasks have told how they are.
+  bool is_resuming() const { return former_ && (former_->has_started || former_->has_ended); }
 
   const LaunchOptions options_;
   const std::string folder_;

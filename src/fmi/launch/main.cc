@@ -54,6 +54,8 @@ that is lost; FMI_Loop brings all of them back to their last checkpoint.
   --virtual LIST       the same for virtual nodes on one machine
   --spares COUNT       so many of them, the last ones, have no ranks until
                        another one is lost (0)
+  --more COMMAND       asked for another node where no spare is left: it writes
+                       the name, and behind it a --shell of its own, if any
   --shell COMMAND      starts a command on a node, when the node and the
                        command's words follow (for --hosts ssh)
   --interface ADDRESS  of this machine, at which the nodes reach it (the one
@@ -123,6 +125,8 @@ Status ParseOption(const std::string& word, const std::string& value, LaunchOpti
       return Status(Code::kInvalidArgument, "the nodes are named twice: one of --hosts and --virtual is enough");
     KEDGE_ASSIGN_OR_RETURN(options->nodes, ParseNames(word, value));
     options->is_virtual = word == "--virtual";
+  } else if (word == "--more") {
+    options->more = value;
   } else if (word == "--shell") {
     options->shell = value;
   } else if (word == "--interface") {
@@ -310,6 +314,8 @@ Status CheckNodes(const LaunchOptions& options) {
   if (nodes > kNodesMax) return Status(Code::kInvalidArgument, fmt::format("{} nodes are more than {}", nodes, kNodesMax));
   if (options.nodes.empty() && !options.shell.empty())
     return Status(Code::kInvalidArgument, "--shell is for nodes, which --hosts or --virtual names");
+  if (options.nodes.empty() && !options.more.empty())
+    return Status(Code::kInvalidArgument, "--more is for nodes, which --hosts or --virtual names");
   if (options.shell.empty() && options.address != 0)
     return Status(Code::kInvalidArgument, "--interface is for nodes on other machines (--hosts, --shell)");
   return Status::Ok();

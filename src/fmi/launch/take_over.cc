@@ -16,8 +16,11 @@ namespace kedge::fmi {
 using Kind = ControlMessage::Kind;
 
 void Launcher::Adopt(const JobState& former) {
+  const size_t named = nodes_.size();
+  nodes_.resize(former.nodes.size());
   for (size_t node = 0; node < nodes_.size(); ++node) {
     const JobState::Node& its = former.nodes[node];
+    if (node >= named) nodes_[node].was_asked_for = true, nodes_[node].name = its.name, nodes_[node].shell = its.shell;
     nodes_[node].is_dead = its.is_dead;
     nodes_[node].endpoint = its.task;
     if (its.holder.process_id == 0 || former.boot != BootOfThisMachine()) continue;
@@ -96,19 +99,16 @@ void Launcher::Resume() {
 }
 
 bool Launcher::FindPlaces() {
-  has_nothing_left_ = std::all_of(nodes_.begin(), nodes_.end(), [](const Node& node) { return node.is_dead; });
+  has_nothing_left_ = std::all_of(nodes_.begin(), nodes_.end(), [](const Node& node) { return node.is_dead || node.request; });
   if (has_nothing_left_) {
     EndJob(1, "no task of the job is left; its checkpoints may be");
     return false;
   }
   for (size_t node = 0; node < nodes_.size(); ++node) {
-    std::vector<uint32_t> ranks;
-    for (const uint32_t rank : all_ranks()) {
-      if (nodes_[node].is_dead && ranks_[rank].node == node) ranks.push_back(rank);
-    }
+    const std::vector<uint32_t> ranks = RanksOf(node);
     std::string what = fmt::format("node {} is gone", nodes_[node].name);
-    if (ranks.empty()) continue;
-    if (!Move(ranks, &what)) return false;
+    if (ranks.empty() || !nodes_[node].is_dead) continue;
+    if (!Move(ranks, /*may_ask=*/true, &what)) return false;
     Say(what);
   }
   return true;

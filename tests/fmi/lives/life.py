@@ -3,6 +3,7 @@
     ranks 4                     the setup: how many ranks, on how many nodes, with how many spares
     nodes 2
     spares 1
+    more                        other nodes are to be had where no spare is left; their numbers follow those of the spares
     interval 10                 steps from checkpoint to checkpoint
     program 17 300 1000         its number, how many steps, and for how many microseconds each one pauses
     careless                    the program looks at no result of a call
@@ -58,6 +59,7 @@ class Life:
     pause: int = 1000
     careless: bool = False
     jumping: bool = False
+    more: bool = False
     keys: dict[str, str] = field(default_factory=dict)
     deaths: dict[tuple[int, int], str] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
@@ -65,6 +67,7 @@ class Life:
     def text(self) -> str:
         lines = [f"ranks {self.ranks}", f"nodes {self.nodes}", f"spares {self.spares}", f"interval {self.interval}",
                  f"program {self.program} {self.steps} {self.pause}"]
+        lines += ["more"] if self.more else []
         lines += ["careless"] if self.careless else []
         lines += ["jumping"] if self.jumping else []
         lines += [f"key {name} {value}" for name, value in self.keys.items()]
@@ -88,6 +91,8 @@ def parse(text: str) -> Life:
                 life = replace(life, **number)
             elif word == "program":
                 life = replace(life, program=int(words[0]), steps=int(words[1]), pause=int(words[2]))
+            elif word == "more":
+                life = replace(life, more=True)
             elif word == "careless":
                 life = replace(life, careless=True)
             elif word == "jumping":
@@ -149,7 +154,18 @@ def generated(seed: int) -> Life:
         deaths[more.randrange(life.ranks), more.choice([0, 1])] = more.choice(INNER_KILL_POINTS)
     if life.nodes > 1 and more.random() < 0.3:
         life = replace(life, keys=life.keys | {"net.encrypt": "true"})
-    return replace(life, faults=tuple(faults), deaths=deaths, jumping=not life.careless and draws.random() < 0.25)
+    life = replace(life, faults=tuple(faults), deaths=deaths, jumping=not life.careless and draws.random() < 0.25)
+    return _with_more_nodes(more, life) if life.nodes > 1 and more.random() < 0.3 else life
+
+
+def _with_more_nodes(draws: random.Random, life: Life) -> Life:
+    """Some of its faults hit nodes that have come later."""
+    def moved(fault: Fault) -> Fault:
+        is_of_node = fault.verb.endswith(("-node", "-task", "-agent"))
+        later = str(life.nodes + life.spares + draws.choice([0, 0, 1]))
+        return replace(fault, words=(later, *fault.words[1:])) if is_of_node and draws.random() < 0.4 else fault
+
+    return replace(life, more=True, faults=tuple(moved(fault) for fault in life.faults))
 
 
 def long_one(seed: int, seconds: float, mtbf: float) -> Life:
@@ -160,6 +176,8 @@ def long_one(seed: int, seconds: float, mtbf: float) -> Life:
     life = replace(life, keys={"protect.scheme": draws.choice(["partner", "xor"]), "schedule.store": draws.choice(["1", "3"])})
     if random.Random(f"more {seed}").random() < 0.5:
         life = replace(life, keys=life.keys | {"net.encrypt": "true"})
+    if random.Random(f"more nodes {seed}").random() < 0.5:
+        life = replace(life, spares=1, more=True)
     faults: list[Fault] = []
     # What faults cost makes the life longer.
     while sum(fault.after for fault in faults) < seconds:

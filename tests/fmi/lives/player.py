@@ -37,6 +37,8 @@ END_SECONDS_MAX = 10.0
 LEAVE_SECONDS_MAX = 120.0
 # An fmirun that another one has replaced ends with this.
 REPLACED = 79
+# Nodes that may be asked for in a life.
+MORE_MAX = 200
 ONLY_COPIES = "versions that are on this node only are kept"
 # Of loops within steps; an event counts them behind its step.
 TURNS_MAX = 1000
@@ -91,6 +93,8 @@ class Player:
         self.life, self.record, self.stopping = life, Record(life), stopping
         self.folder = Path(tempfile.mkdtemp(prefix="fl-"))
         self.names = [f"{self.folder.name}-{number}" for number in range(life.nodes + life.spares)]
+        self.more = [f"{self.folder.name}-{number}" for number in range(len(self.names), len(self.names) + MORE_MAX)] if life.more else []
+        (self.folder / "more").write_text("".join(f"{name}\n" for name in self.more))
         self.mark = f"{MARK}={self.folder.name}"
         self.state = self.folder / "state"
         self.run_folders = Path("/dev/shm") / f"kedge-{os.getuid()}"
@@ -111,7 +115,7 @@ class Player:
             return self.record
         finally:
             kill_all([self.mark.encode()])
-            for node in [*self.names, f"{self.folder.name}-r"]:
+            for node in [*self.names, *self.more, f"{self.folder.name}-r"]:
                 shutil.rmtree(self.run_folders / node, ignore_errors=True)
             shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -210,6 +214,9 @@ class Player:
 
     def _command(self, launch: Launch) -> list[str]:
         where = ["--virtual", ",".join(launch.nodes), "--spares", str(launch.spares)] if len(self.names) > 1 else []
+        if self.more:
+            # Two may be asked for at once.
+            where += ["--more", f"flock {self.folder}/more sh -c 'sleep 0.3; head -n 1 {self.folder}/more; sed -i 1d {self.folder}/more'"]
         program = self._program(self.life.pause)
         if self.life.deaths and len(self.record.launches) == 1:
             cases = "".join(f"{rank}.{start}) export KEDGE_TEST_KILL_POINT={point};;" for (rank, start), point in self.life.deaths.items())
@@ -234,7 +241,7 @@ class Player:
 
     def _goes_on(self, launch: Launch) -> bool:
         """Whether it has died rather than ended, so that the next launch goes on."""
-        wants = ("no spare node is left", "no task of the job is left")
+        wants = ("no spare node is left", "no other node is to be had", "no task of the job is left")
         for_want_of_nodes = any(want in line for line in launch.said for want in wants) and len(launch.lost) > launch.spares
         return launch.code != 0 and (launch.was_killed or for_want_of_nodes) and len(self.record.launches) < 100
 
@@ -314,13 +321,14 @@ class Player:
         seconds = float(fault.words[-1]) if verb == "stop" else 0
         chosen = [int(word) for word in (fault.words[:-1] if verb == "stop" or what == "fmirun" else fault.words)]
         role = what or "rank"
-        processes = self._processes()
+        processes, node = self._processes(), ""
         if role == "rank":
             hit = [process for process in processes if process.role == role and process.rank in chosen]
         elif role == "fmirun":
             hit = [process for process in processes if process.role == role]
         else:
-            hit = [process for process in processes if process.node == self.names[chosen[0]] and role in ("node", process.role)]
+            node = [*self.names, *self.more][chosen[0]]
+            hit = [process for process in processes if process.node == node and role in ("node", process.role)]
         if verb == "cut":
             hit = [process for process in hit if end_connections(process.pid) > 0]
         if not hit or (verb == "replace" and not self.state.exists()):
@@ -331,9 +339,9 @@ class Player:
             self.tell(f"{fault.text()}: {', '.join(f'{process.role} {process.pid}' for process in hit)}")
             if role in ("node", "task") and verb != "stop":
                 self.record.events.append(("memory", -1, -1))
-                self.record.faulted_nodes.add(self.names[chosen[0]])
-                self.lost.add(self.names[chosen[0]])
-                launch.lost.add(self.names[chosen[0]])
+                self.record.faulted_nodes.add(node)
+                self.lost |= {node} & {*self.names}
+                launch.lost.add(node)
             if verb == "kill":
                 self.record.killed |= {process.pid for process in hit}
                 self.without_agent |= {process.node for process in hit if process.role == "agent"}
