@@ -250,6 +250,51 @@ def test_in_slurm_a_node_that_dies_is_replaced_within_the_launch(cluster: Cluste
     until(lambda: not [name for name in ("fmirun", "jacobi", "srun") if programs(machine, name)])
 
 
+def test_in_slurm_a_node_that_dies_without_a_spare_is_replaced_by_one_that_is_asked_for(
+    cluster: Cluster, machine: Machine, expected: str
+) -> None:
+    """Within the launch. It is another job's, and goes back with this one."""
+    first, second, *others = machine.names
+    script = (
+        f"kedge run --json --virtual --more=1 {shlex.join(OPTIONS)} -- {shlex.join(JACOBI)} > report.json\n"
+        "echo kedge run is over: $?\n"
+    )
+    output = submit(cluster, machine, script, "--nodes=2", "--no-kill", f"--chdir={machine.folder}")
+    until(lambda: machine.protected(first))
+    cluster.kill_node(second)
+    until(lambda: "kedge run is over" in text(output), seconds=180)
+    log = text(output)
+    assert "kedge run is over: 0" in log, log + cluster.logs()
+    report = json.loads((machine.folder / "report.json").read_text())
+    assert report["outcome"] == "finished" and report["not_drained"] == {}, log
+    (launch,) = report["launches"]
+    assert launch["nodes"][:2] == [first, second] and launch["nodes"][2] in others and list(launch["dead"]) == [second]
+    assert f"SLURM has given node {launch['nodes'][2]}" in log
+    assert f"fmirun: node {launch['nodes'][2]} has come, and takes rank 2, 3" in log
+    assert said(log) == expected
+    cluster.until(lambda: not cluster.run("squeue", "-h").strip(), "both jobs are gone", seconds=30)
+    until(lambda: not [name for name in ("fmirun", "jacobi", "srun") if programs(machine, name)])
+
+
+def test_in_slurm_a_node_that_cannot_be_had_ends_the_launch(cluster: Cluster, machine: Machine) -> None:
+    """The next one is on the nodes that are left."""
+    *nodes, last = machine.names
+    script = f"kedge run --json --virtual --nodes-min=2 --more=1 {shlex.join(OPTIONS)} -- {shlex.join(JACOBI)} > report.json\n"
+    submit(cluster, machine, "sleep 1000\n", f"--nodelist={last}")
+    output = submit(cluster, machine, script + "echo kedge run is over: $?\n", "--nodes=3", "--no-kill", f"--chdir={machine.folder}")
+    until(lambda: machine.protected(nodes[0]))
+    cluster.kill_node(nodes[1])
+    until(lambda: "is asked of SLURM (job" in text(output))
+    (job,) = re.findall(r"asked of SLURM \(job (\d+)\)", text(output))
+    cluster.run("scancel", job)
+    until(lambda: "kedge run is over" in text(output), seconds=180)
+    log = text(output)
+    assert "kedge run is over: 0" in log, log + cluster.logs()
+    assert "no other node: job" in log and "no other node is to be had for rank " in log
+    report = json.loads((machine.folder / "report.json").read_text())
+    assert nodes_of(report) == [nodes, [nodes[0], nodes[2]]]
+
+
 @needs_networks
 def test_nodes_that_do_not_reach_fmirun_or_each_other_are_named(machine: Machine) -> None:
     here, by_address, mute, astray = machine.names

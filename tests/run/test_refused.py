@@ -108,6 +108,12 @@ def test_memory_that_no_version_fits_is_refused_once(machine: Machine) -> None:
     assert "Kedge refuses, and would refuse again: " in reason and "temperature" in reason
 
 
+def test_other_nodes_are_asked_of_slurm_alone(machine: Machine) -> None:
+    for words in (["--fmi", "--more=1"], ["--more=1"]):
+        _, log = machine.end_of(machine.start(*words, "--", "true"), 2)
+        assert "--more is for a program of FMI (--fmi) in a SLURM allocation" in log
+
+
 @pytest.mark.needs("MPICH")
 def test_a_program_of_another_mpi_than_the_launcher_is_recognised(machine: Machine) -> None:
     reason = refused(machine, "--ranks=2", "--nodes=2", "--", str(HEAT_MPICH), "32", "300", "100")

@@ -34,7 +34,7 @@ class Allocation:
         now = time.monotonic()
         if self._slurm_job is not None and now - self._asked >= _ASK_AGAIN_SECONDS:
             self._asked = now
-            left = _slurm_seconds_left(self._slurm_job)
+            left = slurm_seconds_left(self._slurm_job)
             if left is not None:
                 self._end = now + left
         return None if self._end is None else self._end - now
@@ -74,7 +74,8 @@ def give_back(nodes: Iterable[str]) -> str:
     return (done.stderr.strip() or f"scontrol ended with {done.returncode}") if done.returncode else ""
 
 
-def _slurm_seconds_left(job: str) -> float | None:
+def slurm_seconds_left(job: str) -> float | None:
+    """Until the allocation ends; None: there is no end, or nobody says."""
     try:
         done = subprocess.run(["squeue", "-h", "-j", job, "-o", "%L"], capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired):

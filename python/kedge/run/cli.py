@@ -17,6 +17,7 @@ from kedge.run.agents import Agents, why_it_failed
 from kedge.run.allocation import Allocation, slurm_job, slurm_nodes
 from kedge.run.buffers import Buffers, store_behind
 from kedge.run.launchers import LAUNCHERS, Launcher, find_launcher
+from kedge.run.more_nodes import MoreNodes
 from kedge.run.nodes import PROBE_SECONDS, Health, Nodes, TooFewNodesError, expand_hosts
 from kedge.run.servers import Servers
 from kedge.run.shells import Shell, SlurmShell, SshShell, VirtualShell, run_on
@@ -104,6 +105,7 @@ def build_parser() -> argparse.ArgumentParser:
     failures.add_argument("--back-off", type=seconds, metavar="TIME", default=limits.back_off, help="pause after the first of those, doubled each time (default: 5s)")
     failures.add_argument("--probe", metavar="COMMAND", help="run by a shell on each node; another exit code than 0 says that it is dead")
     failures.add_argument("--heartbeat", type=seconds, metavar="TIME", default=limits.heartbeat, help="how often the nodes are looked at (default: 10s)")
+    failures.add_argument("--more", type=not_negative, metavar="N", default=0, help="with --fmi in SLURM: where a node has died and no spare is left, ask for another one, N at most (default: 0)")
     failures.add_argument("--patience", type=seconds, metavar="TIME", default=limits.patience, help="a node that is not reached is asked again for so long before it counts as dead (default: 15s)")
     end = parser.add_argument_group("the end of the allocation")
     end.add_argument("--until", type=seconds, metavar="TIME", help="so much time is there (default: SLURM's limit, else no end)")
@@ -181,7 +183,7 @@ def make_buffers(options: argparse.Namespace, configured: dict[str, str], shell:
 
 
 def make_fmirun(
-    options: argparse.Namespace, configured: dict[str, str], shell: Shell, tool: str, virtual: bool, nodes: int, part: str
+    options: argparse.Namespace, configured: dict[str, str], shell: Shell, tool: str, virtual: bool, nodes: int, part: str, more: MoreNodes | None
 ) -> Launcher:
     """What launches an FMI program, with so many nodes at once. ValueError: it is not there, or cannot be told its address."""
     program = Path(tool).with_name("fmirun")
@@ -194,7 +196,8 @@ def make_fmirun(
         except OSError as error:
             raise ValueError(f"net.interface = {interface}: {error.strerror}") from None
     # Each run has its own: what another one has left is not this one's to end.
-    return Launcher("fmi", str(program), virtual, words, shell.opening(), nodes, state=f"{part}-{os.getpid()}")
+    reach = more.reach() if more else shell.opening()
+    return Launcher("fmi", str(program), virtual, words, reach, nodes, state=f"{part}-{os.getpid()}", more=more.command() if more else "")
 
 
 def check_program(shell: Shell, node: str, program: str) -> None:
@@ -243,8 +246,13 @@ def supervise(options: argparse.Namespace) -> Report:
     if staging_nodes:
         staging = Staging(shell, tool, staging_nodes, folder_of(Staging, "staging", configured, part), say_on_stderr)
         os.environ |= staging.variables()
+    more = None
+    if options.more:
+        if not (options.fmi and isinstance(shell, SlurmShell)):
+            raise ValueError("--more is for a program of FMI (--fmi) in a SLURM allocation")
+        more = MoreNodes(shell, slurm_job() or "", options.more, say_on_stderr)
     if options.fmi:
-        launcher = make_fmirun(options, configured, shell, tool, is_here, len(nodes.in_use), part)
+        launcher = make_fmirun(options, configured, shell, tool, is_here, len(nodes.in_use), part, more)
         nodes = Nodes([*nodes.in_use, *nodes.spares], [], nodes.nodes_min)
     else:
         launcher = find_launcher(options.launcher, in_slurm, is_here, shlex.split(options.launch_options), ssh)
@@ -252,7 +260,7 @@ def supervise(options: argparse.Namespace) -> Report:
     allocation.watch_signals()
     supervisor = Supervisor(
         tool=tool, job=job, ranks=ranks, application=command, nodes=nodes, launcher=launcher,
-        agents=Agents(shell, tool, options.agent_log, start=not options.no_agents), buffers=buffers, staging=staging,
+        agents=Agents(shell, tool, options.agent_log, start=not options.no_agents), buffers=buffers, staging=staging, more=more,
         health=Health(shell, tool, ["sh", "-c", options.probe] if options.probe else [], in_slurm, options.patience), allocation=allocation,
         limits=Limits(
             restarts_max=options.restarts, launches_without_progress_max=options.no_progress, back_off=options.back_off,

@@ -28,6 +28,7 @@ class Launcher:
     """One way to start ranks. `virtual`: the nodes are virtual ones on this machine. `ssh`: how hosts are reached; empty: its own way.
 
     `nodes`, of fmirun: so many have ranks, and the others are its spares. `state`, of fmirun: where it leaves what a successor needs.
+    `more`, of fmirun: a command that is asked for another node.
     """
 
     kind: str
@@ -37,6 +38,7 @@ class Launcher:
     ssh: list[str] = field(default_factory=list)
     nodes: int = 0
     state: str = ""
+    more: str = ""
 
     @property
     def replaces_nodes(self) -> bool:
@@ -103,6 +105,7 @@ class Launcher:
 
     def _fmirun(self, nodes: list[str], ranks: int, application: list[str]) -> list[str]:
         head = [self.program, "-n", str(ranks), "--virtual" if self.virtual else "--hosts", ",".join(nodes)]
+        head += ["--more", self.more] if self.more else []
         head += ["--spares", str(max(0, len(nodes) - self.nodes)), *(["--shell", shlex.join(self.ssh)] if self.ssh else [])]
         return [*head, "--state", self.state, *self.options, *application]
 

@@ -124,13 +124,18 @@ class SshShell:
 
 
 class SlurmShell(_StepsThatHearSignals):
-    """A step of its own on one node of this job's allocation, beside the application's."""
+    """A step of its own on one node of this job's allocation, beside the application's.
+
+    `jobs`: of nodes that belong to another one.
+    """
 
     def __init__(self, virtual: bool) -> None:
         self._virtual = virtual
+        self.jobs: dict[str, str] = {}
 
     def command(self, node: str, arguments: list[str]) -> list[str]:
-        return [*_STEP, f"--nodelist={node}", "--input=none", *(named_by_slurm(arguments) if self._virtual else arguments)]
+        job = [f"--jobid={self.jobs[node]}"] if node in self.jobs else []
+        return [*_STEP, *job, f"--nodelist={node}", "--input=none", *(named_by_slurm(arguments) if self._virtual else arguments)]
 
     def opening(self) -> list[str]:
         return [*_STEP, "--cpu-bind=none", "--nodelist"]

@@ -27,6 +27,7 @@ from kedge.run.allocation import Allocation, give_back
 from kedge.run.buffers import Buffers
 from kedge.run.launch_errors import LaunchErrors
 from kedge.run.launchers import Launcher
+from kedge.run.more_nodes import MoreNodes
 from kedge.run.nodes import Answer, Health, Nodes, TooFewNodesError, by_reason
 from kedge.run.notes import LaunchMark, Opened, begin_launch, jobs_opened, why_refused
 from kedge.run.progress import Newest, Prospects, Versions, before_attempt, has_advanced, newest_of, newest_versions, numbers
@@ -112,11 +113,11 @@ class Supervisor:
 
     def __init__(
         self, *, tool: str, job: str, ranks: int, application: list[str], nodes: Nodes, launcher: Launcher, agents: Agents, buffers: Buffers | None,
-        staging: Staging | None, health: Health, allocation: Allocation, limits: Limits, output: IO[bytes] | None, say: Callable[[str], None],
+        staging: Staging | None, more: MoreNodes | None, health: Health, allocation: Allocation, limits: Limits, output: IO[bytes] | None, say: Callable[[str], None],
     ) -> None:
         self._tool, self._job, self._ranks, self._application = tool, job, ranks, application
         self._nodes, self._launcher, self._agents, self._health = nodes, launcher, agents, health
-        self._buffers, self._staging = buffers, staging
+        self._buffers, self._staging, self._more = buffers, staging, more
         self._allocation, self._limits, self._output, self._say = allocation, limits, output, say
         self._report = Report(job)
         self._stages = Stages(say)
@@ -131,6 +132,8 @@ class Supervisor:
             self._conclude("too few nodes", str(error), ExitCode.TOO_FEW_NODES, self._drain(rescue=True))
         finally:
             self._agents.end()
+            if self._more:
+                self._more.end()
             if self._staging:
                 self._staging.end(remove=self._report.outcome == "finished")
             if self._buffers:
@@ -303,6 +306,7 @@ class Supervisor:
         ask_at = float("inf")
         while process.poll() is None:
             time.sleep(_POLL_SECONDS)
+            self._take_in(launch)
             now = time.monotonic()
             if not self._halting and self._allocation.is_ending(self._limits.reserve):
                 kill_at, ask_at = self._begin_halt(launch, mark)
@@ -316,6 +320,13 @@ class Supervisor:
                 launch.dead = self._dead_in_run(launch.nodes)
                 if launch.dead:
                     return
+
+    def _take_in(self, launch: Launch) -> None:
+        """Nodes that fmirun has asked for are the job's as any others."""
+        known = {*self._nodes.in_use, *self._nodes.dead, *launch.nodes}
+        for node in self._more.look(known, lambda node: self._agents.start([node])) if self._more else []:
+            launch.nodes.append(node)
+            self._nodes.in_use.append(node)
 
     def _dead_in_run(self, nodes: list[str]) -> dict[str, str]:
         found = self._health.failing_probe(nodes)
