@@ -11,7 +11,7 @@
 namespace kedge::fmi {
 namespace {
 
-constexpr uint64_t kMagic = 0x3430'494d'4645'444b;  // KDEFMI04: changes with the layout
+constexpr uint64_t kMagic = 0x3530'494d'4645'444b;  // KDEFMI05: changes with the layout
 constexpr size_t kHeaderBytes = 4096;
 static_assert(sizeof(BoardHeader) <= kHeaderBytes);
 

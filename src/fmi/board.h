@@ -9,6 +9,7 @@
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +27,7 @@
 
 namespace kedge::fmi {
 
-constexpr uint32_t kRanksMax = 256;
+constexpr uint32_t kRanksMax = 1024;
 
 struct BoardHeader {
   uint64_t magic;
@@ -53,6 +54,8 @@ struct alignas(64) BoardRow {
   std::atomic<uint32_t> lost;     // the epoch in which it has lost a connection
   int32_t bell;                   // an eventfd, inherited under this number
   alignas(64) std::atomic<uint32_t> sleeps;
+  // A bit for each rank that has ever sent it a message through a ring: the others' rings are not looked at, and take no memory.
+  alignas(64) std::atomic<uint64_t> senders[kRanksMax / 64];
 };
 
 class Board {
@@ -68,6 +71,17 @@ class Board {
   BoardHeader& header() const { return *reinterpret_cast<BoardHeader*>(memory_.data()); }
   BoardRow& row(uint32_t rank) const;
   RingMemory* ring(uint32_t from, uint32_t to) const;
+  // Before the first message goes into that ring.
+  void NoteSender(uint32_t from, uint32_t to) const { row(to).senders[from / 64].fetch_or(uint64_t{1} << from % 64); }
+  template <typename Look>
+  void ForEachSender(uint32_t to, Look look) const {
+    const BoardRow& its = row(to);
+    for (uint32_t word = 0; word * 64 < ranks(); ++word) {
+      for (uint64_t bits = its.senders[word].load(std::memory_order_acquire); bits != 0; bits &= bits - 1) {
+        look(word * 64 + static_cast<uint32_t>(std::countr_zero(bits)));
+      }
+    }
+  }
 
   // Of a job that has finished: its last.
   uint32_t epoch() const { return header().epoch.load(std::memory_order_acquire) & ~kFinished; }

@@ -17,20 +17,16 @@ Status Failed() {
 }  // namespace
 
 Messenger::Messenger(Board* board, uint32_t rank)
-    : board_(board), rank_(rank), peers_(board, rank, this), pending_(board->ranks()) {
-  for (uint32_t other = 0; other < board->ranks(); ++other) {
-    writers_.emplace_back(board->ring(rank, other));
-    readers_.emplace_back(board->ring(other, rank));
-  }
-}
+    : board_(board),
+      rank_(rank),
+      peers_(board, rank, this),
+      writers_(board->ranks()),
+      readers_(board->ranks()),
+      pending_(board->ranks()) {}
 
 void Messenger::Adopt(uint32_t epoch) {
   epoch_ = epoch;
   peers_.Adopt(epoch);
-  siblings_.clear();
-  for (uint32_t rank = 0; rank < ranks(); ++rank) {
-    if (board_->is_here(rank)) siblings_.push_back(rank);
-  }
   requests_.clear();
   free_.clear();
   posted_.clear();
@@ -236,7 +232,7 @@ Status Messenger::Receive(Context context, int from, int tag, void* data, uint64
 }
 
 void Messenger::Poll() {
-  for (const uint32_t source : siblings_) PollFrom(source);
+  board_->ForEachSender(rank_, [this](uint32_t source) { PollFrom(source); });
   peers_.Poll();
   if (pending_count_ > 0) WritePending();
 }
@@ -245,14 +241,16 @@ void Messenger::PollFrom(uint32_t source) {
   const std::byte* data = nullptr;
   bool is_nonsense = false;
   bool has_read = false;
-  while (const MessageHead* head = readers_[source].Front(&data, &is_nonsense)) {
+  std::optional<RingReader>& reader = readers_[source];
+  if (!reader) reader.emplace(board_->ring(source, rank_));
+  while (const MessageHead* head = reader->Front(&data, &is_nonsense)) {
     // Of a former epoch: dropped.
     if (head->epoch == epoch_) OnMessage(source, *head, data);
-    readers_[source].Pop();
+    reader->Pop();
     has_read = true;
   }
   KEDGE_CHECK(!is_nonsense);
-  if (has_read && readers_[source].TakeWriterWaits()) board_->Ring(source);
+  if (has_read && reader->TakeWriterWaits()) board_->Ring(source);
 }
 
 void Messenger::OnMessage(uint32_t source, const MessageHead& head, const std::byte* data) {
@@ -340,7 +338,12 @@ bool Messenger::Write(uint32_t to, const Pending& message) {
     bool* sent = message.request >= 0 ? &requests_[static_cast<size_t>(message.request)].is_complete : nullptr;
     return peers_.Send(to, message.head, message.data, has_data ? message.head.bytes : 0, sent);
   }
-  if (!writers_[to].Write(message.head, message.data)) return false;
+  std::optional<RingWriter>& writer = writers_[to];
+  if (!writer) {
+    board_->NoteSender(rank_, to);
+    writer.emplace(board_->ring(rank_, to));
+  }
+  if (!writer->Write(message.head, message.data)) return false;
   if (message.request >= 0) requests_[static_cast<size_t>(message.request)].is_complete = true;
   board_->Ring(to);
   return true;

@@ -162,9 +162,9 @@ class Messenger final : private MessageSink {
   const uint32_t rank_;
   uint32_t epoch_ = 0;
   Peers peers_;
-  std::vector<uint32_t> siblings_;  // the ranks of this node, as it was when the epoch was adopted
-  std::vector<RingWriter> writers_;
-  std::vector<RingReader> readers_;
+  // Of the ranks with which messages have been exchanged: rings that nobody looks at take no memory.
+  std::vector<std::optional<RingWriter>> writers_;
+  std::vector<std::optional<RingReader>> readers_;
   std::deque<Request> requests_;
   std::vector<uint32_t> free_;
   std::vector<uint32_t> posted_;  // receives, in the order in which they were begun

@@ -1,6 +1,7 @@
 #include "fmi/messenger.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <atomic>
 #include <chrono>
@@ -8,6 +9,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "fmi/testing/ranks.h"
 
@@ -45,6 +47,26 @@ class Pair : public ::testing::Test {
   Messenger one;
   Messenger two;
 };
+
+TEST(Messengers, TakeMemoryForPairsThatExchangeMessages) {
+  constexpr uint32_t kMany = 300;
+  Board board = NewBoard(kMany);
+  std::vector<std::unique_ptr<Messenger>> all;
+  for (uint32_t rank = 0; rank < kMany; ++rank) all.push_back(std::make_unique<Messenger>(&board, rank));
+  for (const auto& one : all) one->Adopt(1);
+  const std::string text = "to the next one";
+  for (uint32_t rank = 0; rank < kMany; ++rank) {
+    const uint32_t next = (rank + 1) % kMany;
+    ASSERT_TRUE(all[rank]->Send(kHere, next, 0, text.data(), text.size()).ok());
+    std::string received(text.size(), ' ');
+    ASSERT_TRUE(all[next]->Receive(kHere, kAnySource, 0, received.data(), received.size()).ok());
+    EXPECT_EQ(received, text);
+  }
+  struct stat memory {};
+  ASSERT_EQ(fstat(board.descriptor(), &memory), 0);
+  // A page or two for each of these pairs, of 90,000.
+  EXPECT_LT(memory.st_blocks * 512, 4 << 20);
+}
 
 TEST_F(Pair, MatchesTagsAndKeepsTheOrder) {
   ASSERT_TRUE(Give(one, 1, 5, "first five").ok());

@@ -157,7 +157,7 @@ def test_fmirun_runs_programs_that_know_nothing_of_it(launch: Launch) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["-n", "0", "true"], '-n needs a number from 1 to 256, not "0"'),
+        (["-n", "0", "true"], '-n needs a number from 1 to 1024, not "0"'),
         (["-n", "2"], "-n RANKS and a program are needed"),
         (["true"], "-n RANKS and a program are needed"),
         (["--frequency", "2", "true"], 'unknown option "--frequency"'),

@@ -49,7 +49,7 @@ Runs an FMI program (kedge/fmi.h) with so many ranks. A rank that is killed is
 started again while the others live, and a spare node takes the ranks of one
 that is lost; FMI_Loop brings all of them back to their last checkpoint.
 
-  -n, --ranks RANKS    1 to 256
+  -n, --ranks RANKS    1 to 1024
   --hosts LIST         n1,n2,...: machines over which the ranks are spread
   --virtual LIST       the same for virtual nodes on one machine
   --spares COUNT       so many of them, the last ones, have no ranks until

@@ -9,6 +9,7 @@
 #include "base/duration.h"
 #include "fmi/environment.h"
 #include "fmi/launch/state_folder.h"
+#include "os/process/process.h"
 
 namespace kedge::fmi {
 
@@ -19,10 +20,14 @@ namespace {
 constexpr Duration kAlivePeriod = std::chrono::seconds(1);
 constexpr Duration kAskPeriod = std::chrono::seconds(1);
 constexpr size_t kCallersMax = 16;
+// Of a task or a rank: a bell and a connection for each rank, and what else it has open.
+constexpr uint64_t kDescriptorsPerRank = 2;
+constexpr uint64_t kDescriptors = 512;
 
 }  // namespace
 
 Result<std::unique_ptr<Task>> Task::Create(TaskOptions options) {
+  KEDGE_RETURN_IF_ERROR(os::AllowDescriptors(kDescriptors + kDescriptorsPerRank * uint64_t{options.ranks}));
   KEDGE_ASSIGN_OR_RETURN(Board board, Board::Create(options.ranks));
   const ByteSpan secret = options.secret.bytes();
   std::copy(secret.begin(), secret.end(), board.header().secret.begin());

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include <charconv>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "os/files/files.h"
 #include "os/memory/address_space.h"
@@ -92,6 +94,16 @@ Result<UniqueFd> OpenPidfd(const ProcessIdentity& process) {
 Status ReplaceProcess(const std::string& program, char** arguments) {
   execvp(program.c_str(), arguments);
   return Status::FromErrno(errno, "run " + program);
+}
+
+Status AllowDescriptors(uint64_t count) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return Status::FromErrno(errno, "getrlimit");
+  if (limit.rlim_cur >= count) return Status::Ok();
+  const rlim_t former = std::exchange(limit.rlim_cur, count);
+  if (limit.rlim_max >= count && setrlimit(RLIMIT_NOFILE, &limit) == 0) return Status::Ok();
+  return Status(Code::kUnsupported, fmt::format("{} open files are needed, and {} allowed (ulimit -n; at most {}: ulimit -Hn)",
+                                                count, former, limit.rlim_max));
 }
 
 Status SendSignal(const ProcessIdentity& process, int signal) {

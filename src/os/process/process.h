@@ -36,6 +36,10 @@ Status SendSignal(const ProcessIdentity& process, int signal);
 // first is its name). Returns only when that failed.
 Status ReplaceProcess(const std::string& program, char** arguments);
 
+// From now on this process, and those that it starts, may have so many descriptors open, as far as that was not so.
+// kUnsupported: the system does not let it.
+Status AllowDescriptors(uint64_t count);
+
 // The folder of the running program's file, and of the library or program that contains this code.
 Result<std::string> ProgramFolder();
 Result<std::string> LibraryFolder();

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -133,6 +134,22 @@ TEST(Process, ReadsNamesWithParenthesesAndSpaces) {
 TEST(Process, FindsItsOwnFolder) {
   EXPECT_EQ(ProgramFolder().value(), LibraryFolder().value()) << "linked statically into this test";
   EXPECT_TRUE(*Exists(SystemFileSystem(), JoinPath(*ProgramFolder(), "os_test")));
+}
+
+TEST(Process, MayHaveAsManyDescriptorsAsTheSystemLetsIt) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{64, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  EXPECT_TRUE(AllowDescriptors(50).ok());
+  EXPECT_TRUE(AllowDescriptors(100).ok());
+  rlimit now{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &now), 0);
+  EXPECT_EQ(now.rlim_cur, 100U);
+  const Status refused = AllowDescriptors(uint64_t{before.rlim_max} + 1);
+  EXPECT_EQ(refused.code(), Code::kUnsupported);
+  EXPECT_NE(refused.message().find("and 100 allowed"), std::string::npos) << refused.message();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 TEST(Process, EntersAFolder) {
