@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -213,8 +214,11 @@ def check_run_folder(configured: str) -> None:
         raise ValueError(f'node.run_folder = "{configured}" is one folder for all virtual nodes: let %n stand where each has its name, as in {configured}/%n')
 
 
-def supervise(options: argparse.Namespace) -> Report:
-    """Everything that is decided before the first launch, and the job. ValueError and OSError: the call was wrong."""
+def supervise(options: argparse.Namespace, behind: contextlib.ExitStack) -> Report:
+    """Everything that is decided before the first launch, and the job. ValueError and OSError: the call was wrong.
+
+    `behind`: what is to be done when it has ended, however.
+    """
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
         raise ValueError("there is no COMMAND to run")
@@ -251,6 +255,7 @@ def supervise(options: argparse.Namespace) -> Report:
         if not (options.fmi and isinstance(shell, SlurmShell)):
             raise ValueError("--more is for a program of FMI (--fmi) in a SLURM allocation")
         more = MoreNodes(shell, slurm_job() or "", options.more, say_on_stderr)
+        behind.callback(more.end)
     if options.fmi:
         launcher = make_fmirun(options, configured, shell, tool, is_here, len(nodes.in_use), part, more)
         nodes = Nodes([*nodes.in_use, *nodes.spares], [], nodes.nodes_min)
@@ -286,7 +291,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit code."""
     options = build_parser().parse_args(with_joined_options(sys.argv[1:] if arguments is None else arguments))
     try:
-        report = supervise(options)
+        with contextlib.ExitStack() as behind:
+            report = supervise(options, behind)
     except (ValueError, OSError, subprocess.SubprocessError, TooFewNodesError) as error:
         say_on_stderr(str(error))
         return int(ExitCode.USAGE)

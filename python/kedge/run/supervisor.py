@@ -132,8 +132,6 @@ class Supervisor:
             self._conclude("too few nodes", str(error), ExitCode.TOO_FEW_NODES, self._drain(rescue=True))
         finally:
             self._agents.end()
-            if self._more:
-                self._more.end()
             if self._staging:
                 self._staging.end(remove=self._report.outcome == "finished")
             if self._buffers:
