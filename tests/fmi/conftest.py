@@ -31,6 +31,10 @@ REQUESTS = BUILD / "test" / "fmi_requests"
 TYPES = BUILD / "test" / "fmi_types"
 
 
+# For what takes a second, unless other work has the processors or the disk.
+LIMIT_SECONDS = 120
+
+
 @dataclass(frozen=True)
 class Ended:
     code: int
@@ -127,6 +131,20 @@ class Job:
                     if "kedge-agent" not in command:
                         found.append(command)
         return found
+
+
+def finish(*jobs: Job) -> Ended:
+    """How the last one ends, and what all of them, and their ranks, have said. Nothing is left then."""
+    code = jobs[-1].wait().code
+    said = [job.process.communicate() for job in jobs[:-1]]
+    last = jobs[-1].ended
+    assert last is not None
+    return Ended(code, "".join(out for out, _ in said) + last.out, "".join(err for _, err in said) + last.err)
+
+
+def assert_completed(ended: Ended, expected: str) -> None:
+    assert ended.code == 0, ended.err
+    assert ended.result() == expected, ended.err
 
 
 Launch = Callable[..., Job]

@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 from waiting import until
 
-from conftest import JACOBI, Ended, Job, Launch, Nodes
+from conftest import JACOBI, LIMIT_SECONDS, Job, Launch, Nodes, assert_completed, finish
 
 RANKS, CELLS, STEPS = 4, 40, 800
 PAUSE = 5  # milliseconds after a step, so that the job is still at it when it is disturbed
-LIMIT_SECONDS = 120
 
 
 def begin(launch: Launch, nodes: Nodes, more: str, *words: object) -> Job:
@@ -33,17 +32,6 @@ def in_turn(nodes: Nodes, folder: Path) -> str:
     return f"head -n 1 {folder}/left && sed -i 1d {folder}/left"
 
 
-def assert_survived(ended: Ended, expected: str) -> None:
-    assert ended.code == 0, ended.err
-    assert ended.result() == expected, ended.err
-
-
-def followed(job: Job, successor: Job) -> Ended:
-    """How the successor of its fmirun ends, and what the ranks of both have said."""
-    ended = successor.wait()
-    return Ended(ended.code, job.process.communicate()[0] + ended.out, ended.err)
-
-
 @pytest.fixture
 def expected(undisturbed: Callable[..., str]) -> str:
     return undisturbed(RANKS, CELLS, STEPS)
@@ -54,7 +42,7 @@ def test_a_node_that_is_asked_for_takes_the_ranks(launch: Launch, nodes: Nodes, 
     job = begin(launch, nodes, f"sleep 1; echo {third}")
     lose_one(nodes, second)
     ended = job.wait()
-    assert_survived(ended, expected)
+    assert_completed(ended, expected)
     assert f"node {second} is gone" in ended.err and "another node is asked for, for rank 2, 3" in ended.err
     assert f"node {third} has come, and takes rank 2, 3" in ended.err
 
@@ -70,7 +58,7 @@ def test_what_is_lost_while_it_is_waited_for_is_replaced_too(
     job.kill(0)
     lose_one(nodes, third)
     ended = job.wait()
-    assert_survived(ended, expected)
+    assert_completed(ended, expected)
     assert "rank 0 (process" in ended.err
     assert [f"node {name} has come" in ended.err for name in (third, fourth)] == [True, True], ended.err
 
@@ -83,7 +71,7 @@ def test_both_nodes_of_a_job_are_replaced(launch: Launch, nodes: Nodes, expected
     nodes.lose(second)
     nodes.lose(first)
     ended = job.wait()
-    assert_survived(ended, expected)
+    assert_completed(ended, expected)
     assert ended.err.count("has come, and takes rank") == 2
 
 
@@ -126,7 +114,7 @@ def test_one_that_is_not_reached_costs_another_request(launch: Launch, nodes: No
     job = begin(launch, nodes, in_turn(nodes, tmp_path), "--shell", shell_that_does_not_reach(third, tmp_path))
     lose_one(nodes, second)
     ended = job.wait()
-    assert_survived(ended, expected)
+    assert_completed(ended, expected)
     assert f"node {third} is gone: its task does not begin (exit code 255); another node is asked for, for rank 2, 3" in ended.err
     assert f"node {fourth} has come, and takes rank 2, 3" in ended.err
 
@@ -141,7 +129,7 @@ def test_a_shell_of_its_own_reaches_it(launch: Launch, nodes: Nodes, expected: s
     job = begin(launch, nodes, f"echo {third} {its}", "--shell", used)
     lose_one(nodes, second)
     ended = job.wait()
-    assert_survived(ended, expected)
+    assert_completed(ended, expected)
     assert f"node {third} has come, and takes rank 2, 3" in ended.err
 
 
@@ -159,7 +147,7 @@ def test_one_that_does_not_begin_at_first_is_replaced_once(launch: Launch, nodes
     _, second, third, *_ = nodes.names
     reach = shell_that_does_not_reach(second, tmp_path)
     ended = begin(launch, nodes, f"echo {third}", "--shell", reach).wait()
-    assert_survived(ended, expected)
+    assert_completed(ended, expected)
     assert f"node {third} has come, and takes rank 2, 3" in ended.err
     for name in nodes.names:
         nodes.lose(name)
@@ -181,8 +169,8 @@ def test_a_successor_of_fmirun_goes_on_wherever_that_dies(
     monkeypatch.delenv("KEDGE_TEST_KILL_POINT")
     lose_one(nodes, nodes.names[1])
     assert job.process.wait(LIMIT_SECONDS) == -signal.SIGKILL
-    ended = followed(job, launch("--take-over", "job"))
-    assert_survived(ended, expected)
+    ended = finish(job, launch("--take-over", "job"))
+    assert_completed(ended, expected)
     assert "takes the job over, in which" in ended.err
 
 
@@ -194,8 +182,8 @@ def test_a_successor_asks_again_for_what_its_former_fmirun_waited_for(
     lose_one(nodes, nodes.names[1])
     until(asked.exists)
     job.process.kill()
-    ended = followed(job, launch("--take-over", "job"))
-    assert_survived(ended, expected)
+    ended = finish(job, launch("--take-over", "job"))
+    assert_completed(ended, expected)
     assert f"node {nodes.names[2]} has come, and takes rank 2, 3" in ended.err
 
 

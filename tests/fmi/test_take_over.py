@@ -18,14 +18,12 @@ from connections import end_connections
 from processes import kill, processes_with
 from waiting import until
 
-from conftest import JACOBI, Ended, Job, Launch, Nodes, armed
+from conftest import JACOBI, LIMIT_SECONDS, Job, Launch, Nodes, armed, assert_completed, finish
 
 RANKS, CELLS, STEPS = 4, 40, 600
 # Milliseconds after a step, so that a job is still at it when it is disturbed, also beside other work.
 PAUSE = 5
 REPLACED = 79
-# For what takes a second, unless other work has the processors or the disk.
-LIMIT_SECONDS = 120
 
 
 def kill_fmirun(job: Job) -> None:
@@ -35,20 +33,6 @@ def kill_fmirun(job: Job) -> None:
 
 def runs(job: Job, ranks: int = RANKS) -> bool:
     return len(job.rank_pids()) == ranks
-
-
-def finish(*jobs: Job) -> Ended:
-    """How the last one ends, and what all of them, and their ranks, have said. Nothing is left then."""
-    code = jobs[-1].wait().code
-    said = [job.process.communicate() for job in jobs[:-1]]
-    last = jobs[-1].ended
-    assert last is not None
-    return Ended(code, "".join(out for out, _ in said) + last.out, "".join(err for _, err in said) + last.err)
-
-
-def assert_survived(ended: Ended, expected: str) -> None:
-    assert ended.code == 0, ended.err
-    assert ended.result() == expected, ended.err
 
 
 # Where fmirun dies, and how its ranks die before.
@@ -84,7 +68,7 @@ def test_a_successor_goes_on_wherever_fmirun_dies(
     job = launch("-n", RANKS, *where, "--interval", 10, "--state", "job", *armed([str(JACOBI), "16", "60"], kills))
     assert job.process.wait(LIMIT_SECONDS) == -signal.SIGKILL
     monkeypatch.delenv("KEDGE_TEST_KILL_POINT")
-    assert_survived(finish(job, launch("--take-over", "job")), expected)
+    assert_completed(finish(job, launch("--take-over", "job")), expected)
 
 
 @pytest.mark.parametrize("point", ["fmirun.reached", "fmirun.resumed", "fmirun.epoch"])
@@ -100,7 +84,7 @@ def test_a_successor_may_die_too(
     second = launch("--take-over", "job")
     assert second.process.wait(LIMIT_SECONDS) == -signal.SIGKILL
     monkeypatch.delenv("KEDGE_TEST_KILL_POINT")
-    assert_survived(finish(job, second, launch("--take-over", "job")), expected)
+    assert_completed(finish(job, second, launch("--take-over", "job")), expected)
 
 
 def test_the_ranks_run_on_undisturbed(launch: Launch, nodes: Nodes, undisturbed: Callable[..., str]) -> None:
@@ -114,7 +98,7 @@ def test_the_ranks_run_on_undisturbed(launch: Launch, nodes: Nodes, undisturbed:
     assert job.rank_pids() == before
     second = launch("--take-over", "job")
     ended = finish(job, second)
-    assert_survived(ended, expected)
+    assert_completed(ended, expected)
     assert f"takes the job over, in which {RANKS} of {RANKS} ranks run" in ended.err
     assert "last checkpoint" not in ended.err and "started again" not in ended.err
 
@@ -155,7 +139,7 @@ def test_a_node_that_is_lost_together_with_fmirun_is_replaced(
     kill_fmirun(job)
     nodes.lose(nodes.names[1])
     ended = finish(job, launch("--take-over", "job"))
-    assert_survived(ended, expected)
+    assert_completed(ended, expected)
     assert f"node {nodes.names[2]} takes rank 2, 3" in ended.err
 
 
@@ -185,7 +169,7 @@ def test_a_former_fmirun_that_only_stood_still_leaves(launch: Launch, nodes: Nod
     assert job.process.wait(LIMIT_SECONDS) == REPLACED
     assert job.rank_pids() == before
     ended = finish(job, second)
-    assert_survived(ended, expected)
+    assert_completed(ended, expected)
     assert "another fmirun has taken the job over, and this one leaves" in ended.err
 
 
@@ -198,7 +182,7 @@ def test_of_two_successors_at_once_one_goes_on(launch: Launch, undisturbed: Call
     until(lambda: any(one.process.poll() in (1, REPLACED) for one in pair))
     loser, winner = sorted(pair, key=lambda one: one.process.poll() not in (1, REPLACED))
     ended = finish(job, loser, winner)
-    assert_survived(ended, expected)
+    assert_completed(ended, expected)
     assert "another fmirun has taken the job over" in ended.err or "another fmirun takes the job over" in ended.err
 
 
@@ -209,7 +193,7 @@ def test_the_same_command_again_takes_over(launch: Launch, undisturbed: Callable
     until(lambda: runs(job))
     kill_fmirun(job)
     ended = finish(job, launch(*words))
-    assert_survived(ended, expected)
+    assert_completed(ended, expected)
     assert "takes the job over, in which 4 of 4 ranks run" in ended.err
 
 
@@ -222,7 +206,7 @@ def test_the_same_command_goes_on_from_the_checkpoints_where_all_has_died(launch
     kill_fmirun(job)
     kill(job.task_pids()[0])
     ended = finish(job, launch(*words))
-    assert_survived(ended, expected)
+    assert_completed(ended, expected)
     assert "no task of the job is left" in ended.err
 
 
@@ -237,7 +221,7 @@ def test_another_command_of_the_job_ends_what_is_left(launch: Launch, undisturbe
     second = launch(*words, STEPS, PAUSE)
     until(lambda: runs(second) and not before & set(second.rank_pids().values()))
     ended = finish(job, second)
-    assert_survived(ended, expected)
+    assert_completed(ended, expected)
     assert "ends what another command has left" in ended.err
 
 
@@ -318,7 +302,7 @@ def test_a_task_that_has_lost_its_connection_alone_ends(launch: Launch, nodes: N
     assert end_connections(task) > 0
     until(lambda: task not in job.task_pids())
     ended = job.wait()
-    assert_survived(ended, expected)
+    assert_completed(ended, expected)
     assert f"node {nodes.names[2]} takes rank 2, 3" in ended.err
 
 

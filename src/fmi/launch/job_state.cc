@@ -13,7 +13,7 @@
 namespace kedge::fmi {
 namespace {
 
-constexpr char kStateMagic[] = "fmirun 3";  // changes with what is written
+constexpr char kStateMagic[] = "fmirun 4";  // changes with what is written
 constexpr int kExitCodeMax = 255;
 
 void Add(const LaunchOptions& options, TextWriter* texts) {

@@ -21,9 +21,8 @@ struct JobState {
     os::TcpEndpoint task;        // where the task awaits a successor; port 0: it does not outlive fmirun
     os::ProcessIdentity holder;  // the task itself or the shell that holds it, in this boot of fmirun's machine; 0: none
     bool is_dead = false;
-    // Of those that were asked for, which stand behind the others: empty until they are there.
-    std::string name;
-    std::string shell;
+    std::string name;   // of one that was asked for, which stand behind the others: empty until it is there
+    std::string shell;  // that reaches it
   };
   struct Rank {
     uint32_t node = 0;

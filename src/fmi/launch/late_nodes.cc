@@ -16,8 +16,8 @@ using Kind = ControlMessage::Kind;
 
 std::optional<size_t> Launcher::AddLateNode() {
   if (options_.more.empty() || nodes_.size() >= kNodesMax) return std::nullopt;
-  nodes_.emplace_back().was_asked_for = true;
-  const size_t node = nodes_.size() - 1;
+  const size_t node = nodes_.size();
+  nodes_.emplace_back();
   if (const Status asked = Ask(node); !asked.ok()) {
     Say(asked.message());
     nodes_.pop_back();

@@ -124,7 +124,7 @@ void Launcher::Spread() {
 Status Launcher::BeginNode(size_t node) {
   Node& its = nodes_[node];
   if (its.is_dead) return Status::Ok();
-  if (its.was_asked_for && its.name.empty()) return its.request ? Status::Ok() : Ask(node);
+  if (WasAskedFor(node) && its.name.empty()) return its.request ? Status::Ok() : Ask(node);
   if (its.endpoint.port != 0) {
     if (const Status reached = Reach(node); !reached.ok()) OnUnreached(node, reached);
     return Status::Ok();
@@ -425,11 +425,9 @@ void Launcher::OnNodeEnd(size_t node, const std::string& why) {
   std::string what = its.name.empty() ? fmt::format("the task of this node is gone: {}", why)
                                       : fmt::format("node {} is gone: {}", its.name, why);
   // One that does not even begin is asked for once.
-  const bool may_ask = has_started_ || !its.was_asked_for;
-  std::vector<uint32_t> ranks;
-  for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
-    if (ranks_[rank].node == node && (ranks_[rank].runs || !has_started_)) ranks.push_back(rank);
-  }
+  const bool may_ask = has_started_ || !WasAskedFor(node);
+  std::vector<uint32_t> ranks = RanksOf(node);
+  std::erase_if(ranks, [this](uint32_t rank) { return has_started_ && !ranks_[rank].runs; });
   // A successor decides when it knows who lives.
   if (ranks.empty() || is_resuming()) {
     for (const uint32_t rank : ranks) ranks_[rank].runs = false;
@@ -468,7 +466,7 @@ std::optional<size_t> Launcher::FindSpare() const {
   for (size_t node = 0; node < nodes_.size(); ++node) {
     // One that has not answered yet may still do so.
     const bool is_there = !nodes_[node].is_dead && (nodes_[node].link != nullptr || !has_started_);
-    if (is_there && std::none_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) { return rank.node == node; })) return node;
+    if (is_there && RanksOf(node).empty()) return node;
   }
   return std::nullopt;
 }
@@ -587,9 +585,8 @@ JobState Launcher::state() const {
   now.folder = folder_;
   now.boot = BootOfThisMachine();
   for (const Node& node : nodes_) {
-    JobState::Node its{node.endpoint, node.task ? node.task->identity() : os::ProcessIdentity(), node.is_dead, "", ""};
-    if (node.was_asked_for) its.name = node.name, its.shell = node.shell;
-    now.nodes.push_back(std::move(its));
+    now.nodes.push_back(
+        {node.endpoint, node.task ? node.task->identity() : os::ProcessIdentity(), node.is_dead, node.name, node.shell});
   }
   for (const Rank& rank : ranks_) now.ranks.push_back({static_cast<uint32_t>(rank.node), rank.starts});
   now.epoch = epoch_;

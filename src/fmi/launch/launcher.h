@@ -13,6 +13,7 @@
 // and touches nothing.
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -56,9 +57,8 @@ class Launcher {
 
  private:
   struct Node {
-    std::string name;   // of one that is asked for: empty until it is there
-    std::string shell;  // that reaches it; empty: none
-    bool was_asked_for = false;
+    std::string name;                      // of one that is asked for: empty until it is there
+    std::string shell;                     // that reaches it; empty: none
     std::unique_ptr<NodeRequest> request;  // until it is there
     std::optional<os::Child> task;
     int64_t task_begun_ns = 0;
@@ -136,6 +136,8 @@ class Launcher {
   void Spread();
   std::vector<uint32_t> all_ranks() const;
   std::vector<uint32_t> RanksOf(size_t node) const;
+  // These stand behind those that the job was given.
+  bool WasAskedFor(size_t node) const { return node >= std::max<size_t>(1, options_.nodes.size()); }
   // They are to be started, and count as that; Start follows once it is noted. `joins`: others run already.
   void Plan(const std::vector<uint32_t>& ranks, bool joins);
   void Start(const std::vector<uint32_t>& ranks);

@@ -16,11 +16,11 @@ namespace kedge::fmi {
 using Kind = ControlMessage::Kind;
 
 void Launcher::Adopt(const JobState& former) {
-  const size_t named = nodes_.size();
   nodes_.resize(former.nodes.size());
   for (size_t node = 0; node < nodes_.size(); ++node) {
     const JobState::Node& its = former.nodes[node];
-    if (node >= named) nodes_[node].was_asked_for = true, nodes_[node].name = its.name, nodes_[node].shell = its.shell;
+    nodes_[node].name = its.name;
+    nodes_[node].shell = its.shell;
     nodes_[node].is_dead = its.is_dead;
     nodes_[node].endpoint = its.task;
     if (its.holder.process_id == 0 || former.boot != BootOfThisMachine()) continue;
