@@ -12,9 +12,9 @@ import pytest
 
 SCRIPT = Path(__file__).resolve().parents[2] / "bench" / "node_death"
 
+pytestmark = [pytest.mark.slow, pytest.mark.needs("MPI")]
 
-@pytest.mark.slow
-@pytest.mark.needs("MPI")
+
 def test_each_trial_says_how_long_it_took() -> None:
     done = subprocess.run([sys.executable, SCRIPT, "virtual"], env=os.environ, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -19,6 +19,9 @@ FILE_BYTES_MAX = 512 * 1024
 MACHINE_PATH = re.compile(r"(?<![\w.)}\]*/-])/(?:work|root|farm|home/\w+|Users/\w+)(?:/|\b(?=[\s\"'`;,:)]|$))")
 LOOSE_END = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|X" r"XX)\b")
 
+# A test with the decorators before it.
+TEST = re.compile(r"((?:^[@ )\]].*\n)*)^def test_", re.MULTILINE)
+
 
 def tracked_files(root: Path) -> list[Path]:
     """The tracked files that exist (one deleted but not yet committed does not count)."""
@@ -57,6 +60,9 @@ def problems_of(path: Path, name: str) -> list[str]:
     opening = lines[1:] if text.startswith("#!") else lines
     if path.suffix == ".py" and opening and not opening[0].startswith(('"""', 'r"""')):
         found.append(f"{name}: a Python file opens with a docstring that says what it is")
+    tests = TEST.findall(text) if path.suffix == ".py" else []
+    if tests and all("mark.slow" in decorators for decorators in tests):
+        found.append(f"{name}: each test is slow; `pytestmark` says so at once, or `make check` has a suite without tests")
     if text.startswith("#!") and not path.stat().st_mode & 0o100:
         found.append(f"{name}: has an interpreter line but is not executable")
     return found
@@ -78,6 +84,7 @@ def test_every_tracked_file_has_manners() -> None:
         ("a.h", "#pragma once\n", "opens with a comment"),
         ("a.py", "import os\n", "opens with a docstring"),
         ("a.sh", "#!/bin/sh\n", "not executable"),
+        ("a.py", '"""A."""\n@mark.slow\n@mark.parametrize(\n    "x"\n)\ndef test_x():\n    pass\n', "each test is slow"),
         ("a.bin", "\0" * (FILE_BYTES_MAX + 1), "larger than"),
     ],
 )
@@ -96,6 +103,7 @@ def test_bad_manners_are_found(tmp_path: Path, name: str, text: str, reason: str
         ("a.md", "\n" * (LINES_MAX + 1)),
         ("a.h", "// A header.\n#pragma once\n"),
         ("a.py", '#!/usr/bin/env python3\n"""A program."""\n'),
+        ("a.py", '"""A."""\n@mark.slow\ndef test_x():\n    pass\n\n\ndef test_y():\n    pass\n'),
         ("a.bin", "\0\1"),
     ],
 )
