@@ -27,9 +27,9 @@ def lose_one(nodes: Nodes, name: str) -> None:
 
 
 def in_turn(nodes: Nodes, folder: Path) -> str:
-    """A command that names the third node, then the fourth one, and so on."""
+    """A command that names the third node, then the fourth one, and so on; two may be asked for at once."""
     (folder / "left").write_text("".join(f"{name}\n" for name in nodes.names[2:]))
-    return f"head -n 1 {folder}/left && sed -i 1d {folder}/left"
+    return f"flock {folder}/lock sh -c 'head -n 1 {folder}/left && sed -i 1d {folder}/left'"
 
 
 @pytest.fixture
