@@ -86,7 +86,7 @@ foreach(program IN LISTS programs)
   endif()
 endforeach()
 
-# A library that programs are run with, and the command that does. It belongs to no package of a language.
+# Libraries that programs are run with, and the command that does. They belong to no package of a language.
 if(NOT SKBUILD)
   set(KEDGE_PRELOAD ../lib/kedge/libkedge-bb-preload.so)
   configure_file(${PROJECT_SOURCE_DIR}/cmake/kedge-with-buffers.in ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/kedge-with-buffers @ONLY
@@ -95,7 +95,7 @@ if(NOT SKBUILD)
   configure_file(${PROJECT_SOURCE_DIR}/cmake/kedge-with-buffers.in ${PROJECT_BINARY_DIR}/kedge-with-buffers @ONLY)
   install(PROGRAMS ${PROJECT_BINARY_DIR}/kedge-with-buffers DESTINATION ${CMAKE_INSTALL_BINDIR})
   set_target_properties(kedge-bb-preload PROPERTIES INSTALL_RPATH "$ORIGIN/..")
-  install(TARGETS kedge-bb-preload LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/kedge)
+  install(TARGETS kedge-bb-preload kedge-malloc LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/kedge)
 endif()
 
 # For ranks of fmirun, which alone look there.

@@ -213,10 +213,11 @@ KEDGE_API int kedge_clear(kedge_context* context);
  * The heap lies in a range of addresses (heap.size, heap.address) that is reserved by the first of these calls, or by the restart
  * that brings a version's heap back, there and nowhere else: KEDGE_ERROR_MISMATCH names what this process has at its place. So
  * restart before anything else is allocated. kedge_restart, and the first part of a restart in parts that takes KEDGE_ALL or
- * KEDGE_REST, make the heap what it was: the version's blocks are back, and others without a name are gone. A block that was
- * asked for by its name (alloc, find) never moves and never goes: where the version has it elsewhere, with another size, type or
- * shape, or not at all, that is KEDGE_ERROR_MISMATCH, before anything is overwritten; kedge_free it first. A version that is only
- * read (kedge_load_begin, kedge_restart_as) brings no block back; its blocks are saved regions with ids up to -1,073,741,824.
+ * KEDGE_REST, make the heap what it was: the version's blocks are back, and others without a name are gone, but for those of
+ * kedge_hold. A block that was asked for by its name (alloc, find) never moves and never goes: where the version has it
+ * elsewhere, with another size, type or shape, or not at all, that is KEDGE_ERROR_MISMATCH, before anything is overwritten;
+ * kedge_free it first. A version that is only read (kedge_load_begin, kedge_restart_as) brings no block back; its blocks are
+ * saved regions with ids up to -1,073,741,824.
  *
  * kedge_finalize frees all blocks, unless kedge_heap has given its link out: then they stay, memory of nobody, so that what lies
  * there can still be taken apart. A forked child has a copy of the heap, as of all memory; a context of its own has another. */
@@ -244,6 +245,17 @@ KEDGE_API int kedge_find(kedge_context* context, const char* name, void** block,
  * the heap keep `link`, which a restart leaves where it is, and not the context, which is another one in each process. `link` may
  * be NULL. */
 KEDGE_API int kedge_heap(kedge_context* context, kedge_context* const** link);
+/* The program keeps a pointer to this named or large block: a restart never moves it, and never takes it away. The version's
+ * block of the same place and size comes back there; where the version has none, the block stays as it is, and belongs to later
+ * ones; where it has another, that is KEDGE_ERROR_MISMATCH, before anything is overwritten. *bytes (may be NULL) is its size.
+ * KEDGE_ERROR_INVALID_ARGUMENT: no such block begins there. */
+KEDGE_API int kedge_hold(kedge_context* context, const void* block, size_t* bytes);
+/* The range in which the heap lies; NULL and 0 before it is reserved. */
+KEDGE_API int kedge_heap_range(kedge_context* context, void** address, size_t* bytes);
+/* What libkedge-malloc (kedge run --protect-heap) makes blocks of the heap: allocations of so many bytes and more
+ * (heap.malloc_from) by the program itself, and by these of its libraries (heap.malloc_by), a text of up to `capacity` bytes with
+ * its end. */
+KEDGE_API int kedge_heap_malloc(kedge_context* context, size_t* from, char* by, size_t capacity);
 
 /* Objects that are not plain memory. At a checkpoint `size` is asked for the exact number of bytes, then `serialize`
  * must write that many through kedge_write; at a restart `deserialize` reads them through kedge_read. All return 0 on

@@ -213,6 +213,12 @@ void AddJobKeys(ConfigRegistry& registry) {
   registry.Add({"heap.address", kString, "auto", kJob,
                 "where they are, in hexadecimal, such as 0x550000000000: a multiple of 2MiB; auto: where nothing else lies", "",
                 true});
+  KeySpec large{"heap.malloc_from", kBytes, "64KiB", kJob,
+                "with kedge run --protect-heap: allocations of the program of so many bytes and more are blocks of the heap"};
+  large.minimum = static_cast<double>(kMallocFromMin);
+  registry.Add(large);
+  registry.Add({"heap.malloc_by", kString, "", kJob,
+                "names of libraries, with spaces between them, whose allocations are blocks, too: libsolver.so"});
   registry.Add(FeatureKey(
       "capture.track",
       "pages that were not written since the image before are not read by a checkpoint: off, on, or auto, by what it saves"));
@@ -490,6 +496,7 @@ Result<JobSettings> ReadJobSettings(const Config& config) {
   KEDGE_ASSIGN_OR_RETURN(settings.restart, ReadRestartKeys(config));
   settings.wait_timeout = config.GetDuration("wait.timeout");
   KEDGE_ASSIGN_OR_RETURN(settings.heap, ReadHeapKeys(config));
+  settings.malloc = {config.GetBytes("heap.malloc_from"), config.GetString("heap.malloc_by")};
   settings.tracking = FeatureOf(config.GetString("capture.track"));
   settings.copies_later = config.GetString("capture.mode") == "cow";
   if (settings.copies_later && settings.tracking != Feature::kOff) {

@@ -24,6 +24,7 @@ inline constexpr uint32_t kProtectGroupMax = 64;
 inline constexpr size_t kFailureDomainBytesMax = 255;
 inline constexpr uint64_t kHeapAlignment = uint64_t{2} << 20;
 inline constexpr uint64_t kHeapBytesMin = uint64_t{16} << 20;
+inline constexpr uint64_t kMallocFromMin = uint64_t{32} << 10;  // smaller blocks share a region, and cannot be held
 inline constexpr uint64_t kHeapBytesMax = uint64_t{64} << 40;
 
 ConfigRegistry KedgeConfigRegistry();
@@ -77,6 +78,12 @@ struct HeapKeys {
   uint64_t address = 0;                  // a multiple of kHeapAlignment; 0: chosen
 };
 
+// Which allocations of a program are blocks of the heap, under libkedge-malloc.
+struct MallocKeys {
+  uint64_t from = kMallocFromMin;
+  std::string by;  // names of libraries, beside the program itself
+};
+
 struct JobSettings {
   std::string job;
   bool synchronous = false;  // job.mode = "sync": every checkpoint goes straight to the store
@@ -87,6 +94,7 @@ struct JobSettings {
   bool begins_if_lost = false;                  // restart.if_lost = "begin": what is lost is taken for what never was
   RestartKeys restart;
   HeapKeys heap;
+  MallocKeys malloc;
   Feature tracking = Feature::kOff;  // of regions, for their changes from image to image
   bool copies_later = false;         // capture.mode = cow: memory is copied after the call, and its writers held back until then
   JobKeys keys;

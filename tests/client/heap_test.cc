@@ -153,6 +153,47 @@ TEST_P(HeapApiTest, NamedBlocksThatDifferAreRefusedBeforeAnythingIsOverwritten) 
   EXPECT_EQ(plain, 1);
 }
 
+TEST_P(HeapApiTest, HeldBlocksGetTheirContentBackStayOrAreRefused) {
+  kedge_context* context = Open();
+  const auto make = [&](size_t bytes, int value) {
+    auto* const block = static_cast<char*>(Make(context, nullptr, bytes));
+    size_t held = 0;
+    EXPECT_KEDGE_OK(kedge_hold(context, block, &held));
+    EXPECT_EQ(held, bytes);
+    std::memset(block, value, bytes);
+    return block;
+  };
+  char* const old = make(3 * kUnit, 1);
+  ASSERT_KEDGE_OK(kedge_checkpoint(context, "s", 1, 0));
+  std::memset(old, 2, 3 * kUnit);
+  char* const later = make(2 * kUnit, 3);
+  ASSERT_KEDGE_OK(kedge_restart(context, "s", -1, nullptr));
+  EXPECT_EQ(std::count(old, old + 3 * kUnit, 1), 3 * kUnit);
+  EXPECT_EQ(std::count(later, later + 2 * kUnit, 3), 2 * kUnit) << "the version has nothing there";
+  // It is in later versions, and the restart in parts leaves it alone as well.
+  ASSERT_KEDGE_OK(kedge_restart_begin(context, "s", 1));
+  ASSERT_KEDGE_OK(kedge_restart_part(context, KEDGE_ALL, nullptr, 0));
+  ASSERT_KEDGE_OK(kedge_restart_end(context, 1));
+  EXPECT_EQ(later[0], 3);
+  ASSERT_KEDGE_OK(kedge_checkpoint(context, "s", 2, 0));
+  std::memset(later, 4, 2 * kUnit);
+  ASSERT_KEDGE_OK(kedge_restart(context, "s", 2, nullptr));
+  EXPECT_EQ(later[2 * kUnit - 1], 3);
+  // Another one in its place, of other bytes, is in the way.
+  ASSERT_KEDGE_OK(kedge_free(context, old));
+  char* const other = make(3 * kUnit - 1, 5);
+  ASSERT_EQ(other, old);
+  EXPECT_EQ(kedge_restart(context, "s", 2, nullptr), KEDGE_ERROR_MISMATCH);
+  EXPECT_THAT(kedge_error_message(), HasSubstr("the program holds a block of 196607 bytes"));
+  EXPECT_EQ(other[0], 5);
+  ASSERT_KEDGE_OK(kedge_free(context, other));
+  ASSERT_KEDGE_OK(kedge_restart(context, "s", 2, nullptr));
+  EXPECT_EQ(old[0], 1);
+  size_t bytes = 0;
+  EXPECT_EQ(kedge_hold(context, Make(context, nullptr, 10), &bytes), KEDGE_ERROR_INVALID_ARGUMENT) << "small ones go together";
+  EXPECT_EQ(kedge_hold(context, &bytes, nullptr), KEDGE_ERROR_INVALID_ARGUMENT);
+}
+
 TEST_P(HeapApiTest, APlaceThatIsTakenIsRefusedAndNamed) {
   kedge_context* first = Open(kAtPlace);
   static_cast<char*>(Make(first, "x", 100))[3] = 1;

@@ -92,6 +92,7 @@ def build_parser() -> argparse.ArgumentParser:
     what.add_argument("--fmi", action="store_true", help="COMMAND is a program of FMI, which goes on when ranks or nodes die: fmirun launches it")
     what.add_argument("--launch-options", metavar="TEXT", default="", help="more options for the launcher, as in a shell")
     what.add_argument("--job", metavar="NAME", help="the job's name (default: KEDGE_JOB_NAME, job.name, the program's name)")
+    what.add_argument("--protect-heap", action="store_true", help="checkpoints have what the program itself allocates with malloc or new from heap.malloc_from bytes on")
     what.add_argument("--no-agents", action="store_true", help="start no agents: the application's ranks do, within its step")
     what.add_argument("--buffers", type=not_negative, metavar="N", default=0, help="the last N hosts have burst buffers, buffer0 and so on, and no ranks (default: 0)")
     what.add_argument("--buffer-path", metavar="FOLDER", help="where they keep their files: fast storage of their nodes (default: /tmp/kedge-buffer-UID-JOB)")
@@ -208,6 +209,16 @@ def check_program(shell: Shell, node: str, program: str) -> None:
         raise ValueError(f"{program}: on node {node} there is no such program, or it cannot be run")
 
 
+def with_protected_heap(tool: str, application: list[str]) -> list[str]:
+    """What starts it under libkedge-malloc.so. ValueError: that is not installed."""
+    prefix = Path(tool).resolve().parent.parent
+    found = [*prefix.glob("lib*/kedge/libkedge-malloc.so"), *prefix.glob("lib/*/kedge/libkedge-malloc.so")]
+    if not found:
+        raise ValueError(f"--protect-heap: there is no libkedge-malloc.so under {prefix}")
+    libraries = [str(found[0]), *filter(None, [os.environ.get("LD_PRELOAD")])]
+    return ["env", f"LD_PRELOAD={':'.join(libraries)}", *application]
+
+
 def check_run_folder(configured: str) -> None:
     """ValueError: virtual nodes would have one agent between them."""
     if configured != "auto" and "%n" not in configured:
@@ -242,6 +253,10 @@ def supervise(options: argparse.Namespace, behind: contextlib.ExitStack) -> Repo
     if ranks < len(nodes.in_use):
         raise ValueError(f"--ranks {ranks} is less than one a node ({len(nodes.in_use)})")
     check_program(shell, nodes.in_use[0], command[0])
+    if options.protect_heap:
+        if options.fmi:
+            raise ValueError("--protect-heap is for a program that calls kedge_init, which one of FMI (--fmi) does not")
+        command = with_protected_heap(tool, command)
     part = re.sub(r"[^A-Za-z0-9.-]", "_", job)  # of the names of folders
     buffers = make_buffers(options, configured, shell, tool, buffer_nodes, part) if buffer_nodes else None
     if buffers:

@@ -8,6 +8,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <tuple>
 
 #include "base/clock.h"
 #include "base/last_error.h"
@@ -277,6 +278,32 @@ int kedge_heap(kedge_context* context, kedge_context* const** link) {
     KEDGE_ASSIGN_OR_RETURN(kedge_context* const* const place, self.core.heap.Link());
     if (link != nullptr) *link = place;
     return Status::Ok();
+  });
+}
+
+int kedge_hold(kedge_context* context, const void* block, size_t* bytes) {
+  return Call(context, [&](Context& self, auto&) -> Status {
+    KEDGE_ASSIGN_OR_RETURN(const uint64_t size, self.core.heap.Hold(block));
+    if (bytes != nullptr) *bytes = size;
+    return Status::Ok();
+  });
+}
+
+int kedge_heap_range(kedge_context* context, void** address, size_t* bytes) {
+  return Call(context, [&](Context& self, auto&) -> Status {
+    KEDGE_RETURN_IF_ERROR(NotNull(address, "address"));
+    KEDGE_RETURN_IF_ERROR(NotNull(bytes, "bytes"));
+    std::tie(*address, *bytes) = self.core.heap.range();
+    return Status::Ok();
+  });
+}
+
+int kedge_heap_malloc(kedge_context* context, size_t* from, char* by, size_t capacity) {
+  return Call(context, [&](Context& self, auto&) -> Status {
+    KEDGE_RETURN_IF_ERROR(NotNull(from, "from"));
+    KEDGE_RETURN_IF_ERROR(NotNull(by, "by"));
+    *from = self.core.job.malloc.from;
+    return CopyText(self.core.job.malloc.by, by, capacity, "heap.malloc_by");
   });
 }
 

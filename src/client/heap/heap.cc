@@ -53,6 +53,13 @@ std::string NameOf(const Region& region) {
 
 }  // namespace
 
+bool Heap::Saved::Overlaps(uint64_t unit, uint64_t count) const {
+  const auto behind = regions.lower_bound(unit + count);
+  if (behind == regions.begin()) return false;
+  const auto& [first, region] = *std::prev(behind);
+  return first + UnitsOf(*region) > unit;
+}
+
 int Heap::IdOf(uint64_t unit) {
   static_assert(std::numeric_limits<int>::min() + static_cast<int64_t>(kUnitsMax) - 1 < kBlockIdMax);
   return static_cast<int>(std::numeric_limits<int>::min() + static_cast<int64_t>(unit));
@@ -316,6 +323,13 @@ Result<const DeclaredRegion*> Heap::Find(const std::string& name) {
   return found;
 }
 
+Result<uint64_t> Heap::Hold(const void* block) {
+  KEDGE_RETURN_IF_ERROR(CheckUsable());
+  KEDGE_ASSIGN_OR_RETURN(const uint64_t unit, UnitOf(block));
+  blocks_[unit].is_known = true;
+  return group_->Find(IdOf(unit))->description.bytes;
+}
+
 // ---- Versions ----
 
 std::optional<std::string> Heap::Note() const {
@@ -356,7 +370,15 @@ Status Heap::CheckKnown(const Saved& saved) const {
     const bool is_same = saved.address == range_.address() && at_its_place != saved.regions.end() &&
                          at_its_place->second->name == mine.name && at_its_place->second->bytes == mine.bytes &&
                          MeansTheSame(*at_its_place->second, mine);
-    if (is_same) continue;
+    const bool is_beside = saved.address == 0 || (saved.address == range_.address() && !saved.Overlaps(unit, block.units));
+    if (is_same || (mine.name.empty() && is_beside)) continue;
+    if (mine.name.empty()) {
+      return Status(
+          Code::kMismatch,
+          fmt::format("the program holds a block of {} bytes at {}, where the version has others: allocate in the order "
+                      "of the run that took it, or call kedge_restart before",
+                      mine.bytes, fmt::ptr(AddressOf(unit))));
+    }
     std::string other = "has none";
     for (const auto& [place, region] : saved.regions) {
       if (region->name == mine.name) {
@@ -421,8 +443,9 @@ void Heap::RemoveAllBut(const Saved& saved) {
     const uint64_t unit = block->first;
     const auto same = saved.regions.find(unit);
     ++block;
-    const bool stays = saved.address == range_.address() && same != saved.regions.end() && unit != kSmallUnit &&
-                       UnitsOf(*same->second) == blocks_[unit].units;
+    const bool is_held = blocks_[unit].is_known && group_->Find(IdOf(unit))->description.name.empty();
+    const bool stays = is_held || (saved.address == range_.address() && same != saved.regions.end() && unit != kSmallUnit &&
+                                   UnitsOf(*same->second) == blocks_[unit].units);
     if (!stays) FreeUnits(unit);
   }
   if (small_) small_->Forget();
@@ -442,8 +465,10 @@ Status Heap::Make(const ImageRecord& image) {
   // What shrinks first: another block may lie there.
   KEDGE_RETURN_IF_ERROR(ResizeSmallArea(std::min(small_bytes / kUnitBytes, small_units_) * kUnitBytes));
   KEDGE_RETURN_IF_ERROR(ResizeSmallArea(small_bytes / kUnitBytes * kUnitBytes));
-  // A name may have gone from one block to another.
-  for (const auto& [unit, block] : blocks_) group_->RemoveBlock(IdOf(unit));
+  // A name may have gone from one block to another. What is held, and not in the version, is as it was.
+  for (const auto& [unit, block] : blocks_) {
+    if (saved.regions.contains(unit)) group_->RemoveBlock(IdOf(unit));
+  }
   for (const auto& [unit, region] : saved.regions) {
     if (unit == kSmallUnit) continue;
     const uint64_t units = UnitsOf(*region);

@@ -7,8 +7,9 @@
 // (small_blocks.h) and grows upwards from the begin of the range, towards the others. The range's first unit belongs to no
 // version.
 //
-// A restart (Check, Make, Adopt) makes the heap what it was in the version. What the program has asked for by its name it may
-// have a pointer to: such a block is never moved or taken away; where the version has another one, Check refuses.
+// A restart (Check, Make, Adopt) makes the heap what it was in the version. What the program has asked for by its name, or says
+// that it holds, it may have a pointer to: such a block is never moved or taken away; where the version has another one, Check
+// refuses.
 //
 // The context's lock guards it.
 #pragma once
@@ -18,6 +19,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -58,6 +60,10 @@ class Heap {
   Status Detach(void* block);
   // kNotFound.
   Result<const DeclaredRegion*> Find(const std::string& name);
+  // The program has a pointer to it from now on. Returns its bytes. kInvalidArgument: it is none, or a small one.
+  Result<uint64_t> Hold(const void* block);
+  // Its range and the bytes of it; null: none is reserved yet.
+  std::pair<void*, size_t> range() const { return {range_.data(), range_.bytes()}; }
 
   // What a version says of the heap beside its regions; nothing: no heap is in use.
   std::optional<std::string> Note() const;
@@ -72,13 +78,15 @@ class Heap {
  private:
   struct Block {
     uint64_t units = 0;
-    bool is_known = false;  // the program may have a pointer to it that it got by its name
+    bool is_known = false;  // the program may have a pointer to it: by its name, or because it holds it
   };
   // What an image has of a heap.
   struct Saved {
     uint64_t address = 0;                       // 0: nothing
     uint64_t units = 1;                         // that reach to the end of the last block
     std::map<uint64_t, const Region*> regions;  // by first unit; that of the small blocks, too
+
+    bool Overlaps(uint64_t unit, uint64_t count) const;
   };
   struct Header {
     kedge_context* owner;
@@ -111,7 +119,7 @@ class Heap {
   // So many units from this one on, with memory.
   Status TakeAt(uint64_t first, uint64_t units);
   void GiveBack(uint64_t first, uint64_t units);
-  // All blocks that `saved` has not in the same units.
+  // All blocks that `saved` has not in the same units, but for held ones.
   void RemoveAllBut(const Saved& saved);
 
   RegionGroup* group_;

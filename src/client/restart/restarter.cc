@@ -538,7 +538,9 @@ Status Restarter::ReadOnce(const std::vector<DeclaredRegion*>& regions) {
   std::vector<RegionTarget> targets;
   for (DeclaredRegion* declared : regions) {
     if (declared->description.kind == RegionKind::kObject) continue;
-    const auto region = static_cast<uint32_t>(image_->reader().FindRegion(declared->description.id));
+    const int found = image_->reader().FindRegion(declared->description.id);
+    if (found < 0 && declared->is_block) continue;  // the program holds it, and the version has none there
+    const auto region = static_cast<uint32_t>(found);
     if (declared->moves()) {
       const CallbackScope scope(core_);
       KEDGE_RETURN_IF_ERROR(declared->Resize(image_->record().regions[region].bytes));
