@@ -3,10 +3,10 @@
  *
  *   LD_PRELOAD=libkedge-malloc.so app          (kedge run --protect-heap)
  *
- * It stands in front of the C library's allocator and of kedge_init and kedge_finalize. Blocks are what the program's own code
- * asks for, and that of the libraries in heap.malloc_by: who calls is told by the return address. What MPI or the C library
- * allocate is theirs, and must not come back from a checkpoint. So is what is asked for before kedge_init, which says how much
- * that is, after kedge_finalize, in a call-back of Kedge, and in a forked child.
+ * It stands in front of the C library's allocator and of kedge_init, kedge_restart and kedge_finalize. Blocks are what the
+ * program's own code asks for, and that of the libraries in heap.malloc_by: who calls is told by the return address. What MPI or
+ * the C library allocate is theirs, and must not come back from a checkpoint. So is what is asked for before kedge_init, which
+ * says how much that is, after kedge_finalize, in a call-back of Kedge, and in a forked child.
  *
  * A block begins at a multiple of 64 KiB, so that free() sees of nearly all others that they are none. */
 #define _GNU_SOURCE
@@ -80,6 +80,8 @@ static inline bool is_early(void) {
 static struct {
   __typeof__(&kedge_init) init;
   __typeof__(&kedge_finalize) finalize;
+  __typeof__(&kedge_restart) restart;
+  __typeof__(&kedge_restart_part) restart_part;
   __typeof__(&kedge_alloc) alloc;
   __typeof__(&kedge_realloc) realloc;
   __typeof__(&kedge_free) free;
@@ -110,6 +112,7 @@ static bool find_kedge(void) {
   void* library = NULL;
   dl_iterate_phdr(&find_library, &library);
   return library != NULL && find(library, &kedge.init, "kedge_init") && find(library, &kedge.finalize, "kedge_finalize") &&
+         find(library, &kedge.restart, "kedge_restart") && find(library, &kedge.restart_part, "kedge_restart_part") &&
          find(library, &kedge.alloc, "kedge_alloc") && find(library, &kedge.realloc, "kedge_realloc") &&
          find(library, &kedge.free, "kedge_free") && find(library, &kedge.hold, "kedge_hold") &&
          find(library, &kedge.heap, "kedge_heap") && find(library, &kedge.range, "kedge_heap_range") &&
@@ -132,9 +135,11 @@ static void say(const char* format, ...) {
 
 /* ---- the heap ---- */
 
-/* Held for reading while a context is used, which its end waits for. */
+/* Held for reading while a context is used, which its end waits for. Whoever holds it for writing calls nothing of Kedge: its
+ * threads allocate under locks of their own. */
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
-static kedge_context* context;                    /* guarded by lock */
+static kedge_context* context; /* guarded by lock */
+static atomic_bool has_libraries;
 static char libraries[1024];                      /* guarded by lock; with spaces around each name */
 static _Atomic(size_t) from = (size_t)64 << 10;   /* of allocations before kedge_init what is said */
 static _Atomic(uintptr_t) range_begin, range_end; /* as it was seen last, also after the context's end */
@@ -239,7 +244,7 @@ enum where {
 };
 
 static enum where allocate(size_t bytes, size_t alignment, void* caller, void** block) {
-  if (bytes < from || alignment > BLOCK_ALIGNMENT) return ELSEWHERE;
+  if (bytes < from || alignment > BLOCK_ALIGNMENT || !(is_asked_by_program(caller) || has_libraries)) return ELSEWHERE;
   enum where where = ELSEWHERE;
   pthread_rwlock_rdlock(&lock);
   if (context != NULL && (is_asked_by_program(caller) || is_asked_by_library(caller))) {
@@ -268,12 +273,9 @@ static void* noted(void* block, size_t bytes, void* caller) {
   return block;
 }
 
+/* Asks nobody: Kedge frees memory of its own under the context's lock. */
 static bool is_in_heap(const void* block) {
-  if (block == NULL || (uintptr_t)block % BLOCK_ALIGNMENT != 0 || range_end == 0) return false;
-  pthread_rwlock_rdlock(&lock);
-  look_at_range(); /* a restart may have moved it */
-  pthread_rwlock_unlock(&lock);
-  return (uintptr_t)block >= range_begin && (uintptr_t)block < range_end;
+  return (uintptr_t)block % BLOCK_ALIGNMENT == 0 && (uintptr_t)block >= range_begin && (uintptr_t)block < range_end;
 }
 
 /* What cannot be freed now stays until the program ends. */
@@ -339,8 +341,11 @@ static int adopt(kedge_context* made) {
     context = made;
     from = bytes;
     snprintf(libraries, sizeof libraries, by[0] == '\0' ? "%s" : " %s ", by);
-    look_at_range();
+    has_libraries = by[0] != '\0';
   }
+  pthread_rwlock_unlock(&lock);
+  pthread_rwlock_rdlock(&lock);
+  look_at_range();
   pthread_rwlock_unlock(&lock);
   if (atomic_exchange(&has_begun, true) || early_count == 0) return KEDGE_OK;
   size_t early_bytes = 0;
@@ -369,13 +374,30 @@ SHOWN int kedge_init(const kedge_options* options, const kedge_bootstrap* bootst
   return kedge.report(status, message);
 }
 
+/* A restart may have moved the heap. One that has failed keeps its message. */
+static int after_restart(int status) {
+  if (status != KEDGE_OK) return status;
+  pthread_rwlock_rdlock(&lock);
+  look_at_range();
+  pthread_rwlock_unlock(&lock);
+  return status;
+}
+SHOWN int kedge_restart(kedge_context* its, const char* name, int64_t at_most, int64_t* restored) {
+  require_kedge();
+  return after_restart(kedge.restart(its, name, at_most, restored));
+}
+SHOWN int kedge_restart_part(kedge_context* its, kedge_selection selection, const int* ids, size_t count) {
+  require_kedge();
+  return after_restart(kedge.restart_part(its, selection, ids, count));
+}
+
 SHOWN int kedge_finalize(kedge_context* ended, int drain) {
   require_kedge();
+  pthread_rwlock_rdlock(&lock);
+  look_at_range();
+  pthread_rwlock_unlock(&lock);
   pthread_rwlock_wrlock(&lock);
-  if (ended == context) {
-    look_at_range();
-    context = NULL;
-  }
+  if (ended == context) context = NULL;
   pthread_rwlock_unlock(&lock);
   return kedge.finalize(ended, drain);
 }
@@ -516,49 +538,28 @@ static void* find_behind(const char* name) {
     real;                                                      \
   })
 
-typedef size_t align_val;
-struct nothrow;
-void _ZSt17__throw_bad_allocv(void);
-SHOWN void* _Znwm(size_t bytes);
-SHOWN void* _Znam(size_t bytes);
-SHOWN void* _ZnwmSt11align_val_t(size_t bytes, align_val alignment);
-SHOWN void* _ZnamSt11align_val_t(size_t bytes, align_val alignment);
-SHOWN void* _ZnwmRKSt9nothrow_t(size_t bytes, const struct nothrow* tag);
-SHOWN void* _ZnamRKSt9nothrow_t(size_t bytes, const struct nothrow* tag);
-
 /* `block` as operator new returns it. */
+void _ZSt17__throw_bad_allocv(void);
 static void* or_throw(void* block) {
   if (block == NULL) BEHIND(_ZSt17__throw_bad_allocv)();
   return block;
 }
+static void* or_null(void* block) {
+  return block;
+}
 
-SHOWN void* _Znwm(size_t bytes) {
-  void* block = NULL;
-  if (allocate(bytes, 1, CALLER, &block) == IN_HEAP) return or_throw(block);
-  return noted(BEHIND(_Znwm)(bytes), bytes, CALLER);
-}
-SHOWN void* _Znam(size_t bytes) {
-  void* block = NULL;
-  if (allocate(bytes, 1, CALLER, &block) == IN_HEAP) return or_throw(block);
-  return noted(BEHIND(_Znam)(bytes), bytes, CALLER);
-}
-SHOWN void* _ZnwmSt11align_val_t(size_t bytes, align_val alignment) {
-  void* block = NULL;
-  if (allocate(bytes, alignment, CALLER, &block) == IN_HEAP) return or_throw(block);
-  return noted(BEHIND(_ZnwmSt11align_val_t)(bytes, alignment), bytes, CALLER);
-}
-SHOWN void* _ZnamSt11align_val_t(size_t bytes, align_val alignment) {
-  void* block = NULL;
-  if (allocate(bytes, alignment, CALLER, &block) == IN_HEAP) return or_throw(block);
-  return noted(BEHIND(_ZnamSt11align_val_t)(bytes, alignment), bytes, CALLER);
-}
-SHOWN void* _ZnwmRKSt9nothrow_t(size_t bytes, const struct nothrow* tag) {
-  void* block = NULL;
-  if (allocate(bytes, 1, CALLER, &block) == IN_HEAP) return block;
-  return noted(BEHIND(_ZnwmRKSt9nothrow_t)(bytes, tag), bytes, CALLER);
-}
-SHOWN void* _ZnamRKSt9nothrow_t(size_t bytes, const struct nothrow* tag) {
-  void* block = NULL;
-  if (allocate(bytes, 1, CALLER, &block) == IN_HEAP) return block;
-  return noted(BEHIND(_ZnamRKSt9nothrow_t)(bytes, tag), bytes, CALLER);
-}
+/* operator new of that mangled name, with `bytes` among its parameters. */
+#define NEW(name, alignment, or_fail, parameters, ...)                                \
+  SHOWN void* name parameters;                                                        \
+  SHOWN void* name parameters {                                                       \
+    void* block = NULL;                                                               \
+    if (allocate(bytes, alignment, CALLER, &block) == IN_HEAP) return or_fail(block); \
+    return noted(BEHIND(name)(__VA_ARGS__), bytes, CALLER);                           \
+  }
+
+NEW(_Znwm, 1, or_throw, (size_t bytes), bytes)
+NEW(_Znam, 1, or_throw, (size_t bytes), bytes)
+NEW(_ZnwmSt11align_val_t, aligned, or_throw, (size_t bytes, size_t aligned), bytes, aligned)
+NEW(_ZnamSt11align_val_t, aligned, or_throw, (size_t bytes, size_t aligned), bytes, aligned)
+NEW(_ZnwmRKSt9nothrow_t, 1, or_null, (size_t bytes, const void* tag), bytes, tag)
+NEW(_ZnamRKSt9nothrow_t, 1, or_null, (size_t bytes, const void* tag), bytes, tag)

@@ -156,5 +156,5 @@ def test_a_mesh_of_patches_goes_on_after_a_kill(request: pytest.FixtureRequest) 
     os.kill(ranks[0], signal.SIGKILL)
     last, errors = killed.communicate(timeout=240)
     assert killed.returncode == 0, last + errors
-    assert re.search(r"continuing from step \d+0 with \d+ patches", last)
+    assert re.search(r"continuing from step \d+0 with \d+ patches", last), last + errors
     assert sums(last) == sums(whole)
