@@ -32,7 +32,7 @@
 #define BLOCK_ALIGNMENT ((size_t)64 << 10)
 #define EARLY_MAX 256
 
-/* ---- the allocator and the library behind ---- */
+/* ---- what stands behind ---- */
 
 static struct {
   void* (*malloc)(size_t);
@@ -76,50 +76,6 @@ static inline bool is_early(void) {
   return next.malloc == NULL;
 }
 
-/* Functions of libkedge, which is there when kedge_init is called. Not linked: a program may start others that have no Kedge. */
-static struct {
-  __typeof__(&kedge_init) init;
-  __typeof__(&kedge_finalize) finalize;
-  __typeof__(&kedge_restart) restart;
-  __typeof__(&kedge_restart_part) restart_part;
-  __typeof__(&kedge_alloc) alloc;
-  __typeof__(&kedge_realloc) realloc;
-  __typeof__(&kedge_free) free;
-  __typeof__(&kedge_hold) hold;
-  __typeof__(&kedge_heap) heap;
-  __typeof__(&kedge_heap_range) range;
-  __typeof__(&kedge_heap_malloc) settings;
-  __typeof__(&kedge_report_error) report;
-  __typeof__(&kedge_error_message) message;
-} kedge;
-
-static int find_library(struct dl_phdr_info* info, size_t size, void* handle) {
-  (void)size;
-  const char* const slash = strrchr(info->dlpi_name, '/');
-  const char* const name = slash != NULL ? slash + 1 : info->dlpi_name;
-  if (strncmp(name, "libkedge.so", strlen("libkedge.so")) != 0) return 0;
-  *(void**)handle = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
-  return 1;
-}
-/* A function of it; false: it has none. */
-static bool find(void* library, void* function, const char* name) {
-  void* const found = dlsym(library, name);
-  memcpy(function, &found, sizeof found);
-  return found != NULL;
-}
-static bool find_kedge(void) {
-  if (kedge.message != NULL) return true;
-  void* library = NULL;
-  dl_iterate_phdr(&find_library, &library);
-  return library != NULL && find(library, &kedge.init, "kedge_init") && find(library, &kedge.finalize, "kedge_finalize") &&
-         find(library, &kedge.restart, "kedge_restart") && find(library, &kedge.restart_part, "kedge_restart_part") &&
-         find(library, &kedge.alloc, "kedge_alloc") && find(library, &kedge.realloc, "kedge_realloc") &&
-         find(library, &kedge.free, "kedge_free") && find(library, &kedge.hold, "kedge_hold") &&
-         find(library, &kedge.heap, "kedge_heap") && find(library, &kedge.range, "kedge_heap_range") &&
-         find(library, &kedge.settings, "kedge_heap_malloc") && find(library, &kedge.report, "kedge_report_error") &&
-         find(library, &kedge.message, "kedge_error_message");
-}
-
 static void say(const char* format, ...) __attribute__((format(printf, 1, 2)));
 static void say(const char* format, ...) {
   char line[512];
@@ -132,6 +88,39 @@ static void say(const char* format, ...) {
   line[bytes] = '\n';
   (void)!write(STDERR_FILENO, line, (size_t)bytes + 1);
 }
+
+/* The function of that name behind ours, of libkedge or the C++ library, when it is asked for. Not linked: a program may start
+ * others that have neither, and one that was opened later, as a plug-in is, may have its libraries to itself. */
+struct search {
+  const char* name;
+  const void* own;
+  void* found;
+};
+static int look_in(struct dl_phdr_info* info, size_t size, void* argument) {
+  (void)size;
+  struct search* const search = argument;
+  if (info->dlpi_name[0] == '\0') return 0;
+  void* const library = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
+  if (library == NULL) return 0;
+  void* const found = dlsym(library, search->name);
+  dlclose(library);
+  if (found == NULL || found == search->own) return 0;
+  search->found = found;
+  return 1;
+}
+static void* find_behind(const char* name) {
+  struct search search = {name, dlsym(RTLD_DEFAULT, name), dlsym(RTLD_NEXT, name)};
+  if (search.found == NULL) dl_iterate_phdr(&look_in, &search);
+  if (search.found != NULL) return search.found;
+  say("libkedge-malloc.so stands in front of %s, and no library has it", name);
+  abort();
+}
+#define BEHIND(function)                                       \
+  ({                                                           \
+    static __typeof__(&function) real;                         \
+    if (real == NULL) *(void**)&real = find_behind(#function); \
+    real;                                                      \
+  })
 
 /* ---- the heap ---- */
 
@@ -187,7 +176,6 @@ extern int _dl_find_object(void*, struct dl_find_object*) __attribute__((weak));
 
 /* REQUIRES: lock is held. */
 static bool is_asked_by_library(void* caller) {
-  if (libraries[0] == '\0') return false;
   const char* path = NULL;
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
   struct dl_find_object found;
@@ -206,13 +194,15 @@ static bool is_asked_by_program(void* caller) {
   return (uintptr_t)caller >= program_begin && (uintptr_t)caller < program_end;
 }
 
-/* REQUIRES: lock is held. */
 static void look_at_range(void) {
   void* address = NULL;
   size_t bytes = 0;
-  if (context == NULL || kedge.range(context, &address, &bytes) != KEDGE_OK) return;
-  range_begin = (uintptr_t)address;
-  range_end = (uintptr_t)address + bytes;
+  pthread_rwlock_rdlock(&lock);
+  if (context != NULL && BEHIND(kedge_heap_range)(context, &address, &bytes) == KEDGE_OK) {
+    range_begin = (uintptr_t)address;
+    range_end = (uintptr_t)address + bytes;
+  }
+  pthread_rwlock_unlock(&lock);
 }
 
 static void note_early(void* block, size_t bytes) {
@@ -238,6 +228,13 @@ static void forget_early(void* block) {
   pthread_mutex_unlock(&early_lock);
 }
 
+/* Of what the context has just refused. */
+static void* no_memory(size_t bytes) {
+  say("%zu bytes cannot be allocated: %s", bytes, BEHIND(kedge_error_message)());
+  errno = ENOMEM;
+  return NULL;
+}
+
 enum where {
   ELSEWHERE, /* the allocator behind is to be asked */
   IN_HEAP,   /* *block; NULL: there is no memory */
@@ -248,19 +245,17 @@ static enum where allocate(size_t bytes, size_t alignment, void* caller, void** 
   enum where where = ELSEWHERE;
   pthread_rwlock_rdlock(&lock);
   if (context != NULL && (is_asked_by_program(caller) || is_asked_by_library(caller))) {
-    const int status = kedge.alloc(context, NULL, bytes, 1, NULL, block);
+    const int status = BEHIND(kedge_alloc)(context, NULL, bytes, 1, NULL, block);
     void* range = NULL;
     size_t range_bytes = 0;
     /* In a call-back nothing may be asked of the context. */
     const bool in_callback = status == KEDGE_ERROR_FAILED_PRECONDITION &&
-                             kedge.range(context, &range, &range_bytes) == KEDGE_ERROR_FAILED_PRECONDITION;
+                             BEHIND(kedge_heap_range)(context, &range, &range_bytes) == KEDGE_ERROR_FAILED_PRECONDITION;
     where = in_callback ? ELSEWHERE : IN_HEAP;
     if (status == KEDGE_OK) {
-      kedge.hold(context, *block, NULL);
+      BEHIND(kedge_hold)(context, *block, NULL);
     } else if (where == IN_HEAP) {
-      say("%zu bytes cannot be allocated: %s", bytes, kedge.message());
-      *block = NULL;
-      errno = ENOMEM;
+      *block = no_memory(bytes);
     }
   }
   pthread_rwlock_unlock(&lock);
@@ -282,7 +277,7 @@ static bool is_in_heap(const void* block) {
 static void free_in_heap(void* block) {
   const int before = errno;
   pthread_rwlock_rdlock(&lock);
-  if (context != NULL) kedge.free(context, block);
+  if (context != NULL) BEHIND(kedge_free)(context, block);
   pthread_rwlock_unlock(&lock);
   errno = before;
 }
@@ -307,15 +302,11 @@ static void* resize_in_heap(void* block, size_t bytes) {
   void* resized = NULL;
   pthread_rwlock_rdlock(&lock);
   const bool stays = bytes >= from && context != NULL;
-  const int status = stays ? kedge.realloc(context, block, bytes, &resized) : KEDGE_ERROR_FAILED_PRECONDITION;
-  if (stays && status == KEDGE_OK) kedge.hold(context, resized, NULL);
+  const int status = stays ? BEHIND(kedge_realloc)(context, block, bytes, &resized) : KEDGE_ERROR_FAILED_PRECONDITION;
+  if (stays && status == KEDGE_OK) BEHIND(kedge_hold)(context, resized, NULL);
   pthread_rwlock_unlock(&lock);
   if (status == KEDGE_OK) return resized;
-  if (stays && status != KEDGE_ERROR_FAILED_PRECONDITION) {
-    say("%zu bytes cannot be allocated: %s", bytes, kedge.message());
-    errno = ENOMEM;
-    return NULL;
-  }
+  if (stays && status != KEDGE_ERROR_FAILED_PRECONDITION) return no_memory(bytes);
   resized = move_elsewhere(block, bytes);
   if (resized != NULL) free_in_heap(block);
   return resized;
@@ -327,26 +318,25 @@ static void* resize_in_heap(void* block, size_t bytes) {
 static int adopt(kedge_context* made) {
   void* const interpreter = dlsym(RTLD_DEFAULT, "Py_BytesMain");
   if ((interpreter != NULL && is_asked_by_program(interpreter)) || strncmp(program_invocation_short_name, "python", 6) == 0) {
-    return kedge.report(KEDGE_ERROR_UNSUPPORTED,
-                        "--protect-heap: what Python itself allocates must not come back from a checkpoint; allocate arrays "
-                        "with Context.empty");
+    return BEHIND(kedge_report_error)(
+        KEDGE_ERROR_UNSUPPORTED,
+        "--protect-heap: what Python itself allocates must not come back from a checkpoint; allocate arrays "
+        "with Context.empty");
   }
   char by[sizeof libraries - 2];
   size_t bytes = 0;
-  int status = kedge.settings(made, &bytes, by, sizeof by);
-  if (status == KEDGE_OK) status = kedge.heap(made, NULL);
+  int status = BEHIND(kedge_heap_malloc)(made, &bytes, by, sizeof by);
+  if (status == KEDGE_OK) status = BEHIND(kedge_heap)(made, NULL);
   if (status != KEDGE_OK) return status;
   pthread_rwlock_wrlock(&lock);
   if (context == NULL) { /* of several the first one */
     context = made;
     from = bytes;
-    snprintf(libraries, sizeof libraries, by[0] == '\0' ? "%s" : " %s ", by);
+    snprintf(libraries, sizeof libraries, " %s ", by);
     has_libraries = by[0] != '\0';
   }
   pthread_rwlock_unlock(&lock);
-  pthread_rwlock_rdlock(&lock);
   look_at_range();
-  pthread_rwlock_unlock(&lock);
   if (atomic_exchange(&has_begun, true) || early_count == 0) return KEDGE_OK;
   size_t early_bytes = 0;
   for (size_t i = 0; i < EARLY_MAX; ++i) early_bytes += early[i].block != NULL ? early[i].bytes : 0;
@@ -355,51 +345,35 @@ static int adopt(kedge_context* made) {
   return KEDGE_OK;
 }
 
-static void require_kedge(void) {
-  if (find_kedge()) return;
-  say("libkedge-malloc.so stands in front of a libkedge that is not its own");
-  abort();
-}
-
 SHOWN int kedge_init(const kedge_options* options, const kedge_bootstrap* bootstrap, kedge_context** out) {
-  require_kedge();
-  int status = kedge.init(options, bootstrap, out);
+  int status = BEHIND(kedge_init)(options, bootstrap, out);
   if (status != KEDGE_OK) return status;
   status = adopt(*out);
   if (status == KEDGE_OK) return status;
   char message[1024];
-  snprintf(message, sizeof message, "%s", kedge.message());
-  kedge.finalize(*out, 0);
+  snprintf(message, sizeof message, "%s", BEHIND(kedge_error_message)());
+  BEHIND(kedge_finalize)(*out, 0);
   *out = NULL;
-  return kedge.report(status, message);
+  return BEHIND(kedge_report_error)(status, message);
 }
 
 /* A restart may have moved the heap. One that has failed keeps its message. */
 static int after_restart(int status) {
-  if (status != KEDGE_OK) return status;
-  pthread_rwlock_rdlock(&lock);
-  look_at_range();
-  pthread_rwlock_unlock(&lock);
+  if (status == KEDGE_OK) look_at_range();
   return status;
 }
 SHOWN int kedge_restart(kedge_context* its, const char* name, int64_t at_most, int64_t* restored) {
-  require_kedge();
-  return after_restart(kedge.restart(its, name, at_most, restored));
+  return after_restart(BEHIND(kedge_restart)(its, name, at_most, restored));
 }
 SHOWN int kedge_restart_part(kedge_context* its, kedge_selection selection, const int* ids, size_t count) {
-  require_kedge();
-  return after_restart(kedge.restart_part(its, selection, ids, count));
+  return after_restart(BEHIND(kedge_restart_part)(its, selection, ids, count));
 }
 
 SHOWN int kedge_finalize(kedge_context* ended, int drain) {
-  require_kedge();
-  pthread_rwlock_rdlock(&lock);
-  look_at_range();
-  pthread_rwlock_unlock(&lock);
   pthread_rwlock_wrlock(&lock);
   if (ended == context) context = NULL;
   pthread_rwlock_unlock(&lock);
-  return kedge.finalize(ended, drain);
+  return BEHIND(kedge_finalize)(ended, drain);
 }
 
 /* ---- the C library ---- */
@@ -498,45 +472,12 @@ SHOWN size_t malloc_usable_size(void* block) {
   if (!is_in_heap(block)) return next.usable(block);
   size_t bytes = 0;
   pthread_rwlock_rdlock(&lock);
-  if (context != NULL) kedge.hold(context, block, &bytes);
+  if (context != NULL) BEHIND(kedge_hold)(context, block, &bytes);
   pthread_rwlock_unlock(&lock);
   return bytes;
 }
 
 /* ---- C++: operator new of the program, which calls malloc from its own library. operator delete ends in free. ---- */
-
-/* The function of that name behind ours, which is the first of all. A library that was opened later, as a plug-in is, may have
- * its C++ to itself. */
-struct search {
-  const char* name;
-  const void* own;
-  void* found;
-};
-static int look_in(struct dl_phdr_info* info, size_t size, void* argument) {
-  (void)size;
-  struct search* const search = argument;
-  if (info->dlpi_name[0] == '\0') return 0;
-  void* const library = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
-  if (library == NULL) return 0;
-  void* const found = dlsym(library, search->name);
-  dlclose(library);
-  if (found == NULL || found == search->own) return 0;
-  search->found = found;
-  return 1;
-}
-static void* find_behind(const char* name) {
-  struct search search = {name, dlsym(RTLD_DEFAULT, name), dlsym(RTLD_NEXT, name)};
-  if (search.found == NULL) dl_iterate_phdr(&look_in, &search);
-  if (search.found != NULL) return search.found;
-  say("there is no C++ library with %s", name);
-  abort();
-}
-#define BEHIND(function)                                       \
-  ({                                                           \
-    static __typeof__(&function) real;                         \
-    if (real == NULL) *(void**)&real = find_behind(#function); \
-    real;                                                      \
-  })
 
 /* `block` as operator new returns it. */
 void _ZSt17__throw_bad_allocv(void);

@@ -161,6 +161,7 @@ TEST_P(StagingOfLayout, ANodeThatNeedsRoomWritesWhatWaitsThere) {
     EXPECT_KEDGE_OK(kedge_wait(context, "p", kLast, KEDGE_LEVEL_STORE, 180));
   });
   EXPECT_GT(Counted(0, "flushed_bytes"), 0);
+  EXPECT_GT(Counted(0, "images_taken_back"), 0);
   ExpectWhole(kLast);
 }
 

@@ -133,7 +133,6 @@ static void* churn(void* seed) {
     require(blocks[at] != NULL, "churn: no memory");
     blocks[at][0] = (char)at;
     blocks[at][bytes - 1] = (char)at;
-    if (bytes == 1) blocks[at][0] = (char)at;
   }
   for (int at = 0; at < 8; ++at) free(blocks[at]);
   return NULL;

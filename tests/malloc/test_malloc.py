@@ -25,8 +25,8 @@ def run(*command: object, expect: int = 0, **settings: str) -> subprocess.Comple
     return done
 
 
-def lines(*steps: str, expect: int = 0, **settings: str) -> list[str]:
-    return run(STEPS, *steps, expect=expect, **settings).stdout.splitlines()
+def lines(*steps: str, **settings: str) -> list[str]:
+    return run(STEPS, *steps, **settings).stdout.splitlines()
 
 
 def test_what_goes_where() -> None:
