@@ -228,6 +228,11 @@ static void forget_early(void* block) {
   pthread_mutex_unlock(&early_lock);
 }
 
+/* Asks nobody: Kedge frees memory of its own under the context's lock. */
+static bool is_in_heap(const void* block) {
+  return (uintptr_t)block % BLOCK_ALIGNMENT == 0 && (uintptr_t)block >= range_begin && (uintptr_t)block < range_end;
+}
+
 /* Of what the context has just refused. */
 static void* no_memory(size_t bytes) {
   say("%zu bytes cannot be allocated: %s", bytes, BEHIND(kedge_error_message)());
@@ -259,6 +264,8 @@ static enum where allocate(size_t bytes, size_t alignment, void* caller, void** 
     }
   }
   pthread_rwlock_unlock(&lock);
+  /* A restart that has failed elsewhere may have made the range larger. */
+  if (where == IN_HEAP && *block != NULL && !is_in_heap(*block)) look_at_range();
   return where;
 }
 
@@ -266,11 +273,6 @@ static enum where allocate(size_t bytes, size_t alignment, void* caller, void** 
 static void* noted(void* block, size_t bytes, void* caller) {
   if (bytes >= from && !has_begun && is_asked_by_program(caller)) note_early(block, bytes);
   return block;
-}
-
-/* Asks nobody: Kedge frees memory of its own under the context's lock. */
-static bool is_in_heap(const void* block) {
-  return (uintptr_t)block % BLOCK_ALIGNMENT == 0 && (uintptr_t)block >= range_begin && (uintptr_t)block < range_end;
 }
 
 /* What cannot be freed now stays until the program ends. */
@@ -305,6 +307,7 @@ static void* resize_in_heap(void* block, size_t bytes) {
   const int status = stays ? BEHIND(kedge_realloc)(context, block, bytes, &resized) : KEDGE_ERROR_FAILED_PRECONDITION;
   if (stays && status == KEDGE_OK) BEHIND(kedge_hold)(context, resized, NULL);
   pthread_rwlock_unlock(&lock);
+  if (status == KEDGE_OK && !is_in_heap(resized)) look_at_range();
   if (status == KEDGE_OK) return resized;
   if (stays && status != KEDGE_ERROR_FAILED_PRECONDITION) return no_memory(bytes);
   resized = move_elsewhere(block, bytes);
