@@ -7,6 +7,7 @@ import random
 import time
 
 import pytest
+from waiting import until
 
 from conftest import COMMUNICATORS, GRID, Launch, Nodes, armed, assert_survived
 
@@ -100,7 +101,7 @@ def test_a_spare_has_the_communicators_of_a_node_that_is_lost(launch: Launch, no
     steps = 6000
     expected = launch("-n", 4, "--interval", 10000, "env", "KEDGE_JOB_NAME=undisturbed", GRID, steps).wait().result()
     job = launch("-n", 4, "--virtual", nodes.some(3), "--spares", 1, "--interval", 20, GRID, steps)
-    time.sleep(1)
+    until(lambda: nodes.has_checkpoint(nodes.names[1]))
     nodes.lose(nodes.names[1])
     ended = job.wait()
     assert (ended.code, ended.result()) == (0, expected), ended.err

@@ -8,6 +8,7 @@ import shlex
 import time
 
 import pytest
+from waiting import until
 
 from conftest import BUILD, Ended, Launch, Nodes, armed
 
@@ -89,6 +90,7 @@ def test_random_kills_of_ranks_and_of_a_node_change_nothing(launch: Launch, node
     for number in range(8):
         time.sleep(random.uniform(0.02, 0.15))
         if number == 5:
+            until(lambda: nodes.has_checkpoint(nodes.names[1]))
             nodes.lose(nodes.names[1])
         else:
             job.kill(number % 2)

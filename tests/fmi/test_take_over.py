@@ -134,8 +134,7 @@ def test_a_node_that_is_lost_together_with_fmirun_is_replaced(
 ) -> None:
     expected = undisturbed(RANKS, CELLS, 2 * STEPS)
     job = launch("-n", RANKS, "--virtual", nodes.some(3), "--spares", 1, "--interval", 20, "--state", "job", JACOBI, CELLS, 2 * STEPS, PAUSE)
-    until(lambda: runs(job))
-    time.sleep(0.5)
+    until(lambda: nodes.has_checkpoint(nodes.names[1]))
     kill_fmirun(job)
     nodes.lose(nodes.names[1])
     ended = finish(job, launch("--take-over", "job"))
