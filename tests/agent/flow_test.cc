@@ -128,7 +128,7 @@ TEST(AgentFlow, GarbageCollectionLeavesAloneWhatTheAgentHasJustBegun) {
   const auto temporaries = [&] {
     size_t found = 0;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(scenario.store()))
-      found += entry.path().extension() == ".tmp" ? 1 : 0;
+      found += entry.path().extension() == ".tmp" && entry.path().parent_path().filename() == "data" ? 1 : 0;
     return found;
   };
   ASSERT_TRUE(WaitFor([&] { return temporaries() > 0; }, seconds(10)));
