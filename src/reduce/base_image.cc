@@ -14,6 +14,7 @@ namespace {
 // An object that blocks of the base lie in, by what BlockRun::object calls it there.
 struct Candidate {
   uint32_t object = kOwnBlocks;
+  bool is_common = false;
   uint64_t live_bytes = 0;  // of the base itself
   SharedObject known_as;
 };
@@ -83,12 +84,18 @@ Result<BaseImage> BaseImage::Make(const ImageRecord& record, const BlockMap& map
     const uint64_t own = own_live.Of(key), live = all_live == nullptr ? own : all_live->Of(key);
     // What its version has written is all there is in its own object.
     const uint64_t all = object == kOwnBlocks ? std::max(own, live) : map.objects[object - kSharedBlocks].bytes;
-    if (own == 0 || static_cast<double>(live) < limits.live_min * static_cast<double>(all)) continue;
-    candidates.push_back({object, own, {key, all}});
+    const bool is_common = limits.is_common != nullptr && limits.is_common(key);
+    const double live_min = is_common ? limits.common_live_min : limits.live_min;
+    if (own == 0 || static_cast<double>(live) < live_min * static_cast<double>(all)) continue;
+    candidates.push_back({object, is_common, own, {key, all}});
   }
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const Candidate& a, const Candidate& b) { return a.live_bytes > b.live_bytes; });
-  candidates.resize(std::min(candidates.size(), limits.objects_max));
+  size_t left = limits.objects_max, common_left = limits.common_max;
+  std::erase_if(candidates, [&](const Candidate& candidate) {
+    size_t& of_kind = candidate.is_common ? common_left : left;
+    return of_kind == 0 || of_kind-- == 0;
+  });
   std::vector<uint32_t> renamed(objects, kZeroBlocks);
   for (const Candidate& candidate : candidates) {
     renamed[candidate.object] = static_cast<uint32_t>(kSharedBlocks + base.objects_.size());

@@ -12,16 +12,22 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "format/block_map.h"
 #include "format/image_record.h"
+#include "reduce/common_blocks.h"
 
 namespace kedge::reduce {
 
 struct SharingLimits {
   size_t objects_max = 8;
   double live_min = 0.5;  // the part of an object's blocks that the base still has
+  // Objects of blocks that several nodes have, which are more, and smaller: of these, only this node's use is known. Null: none.
+  bool (*is_common)(std::string_view object) = nullptr;
+  size_t common_max = CommonBorrower::kObjectsMax;
+  double common_live_min = 0.125;
 };
 
 // How much of each object is used by a version's images, which lie in each other's objects.

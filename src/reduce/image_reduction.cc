@@ -48,6 +48,11 @@ class ImageReduction::ObjectNames {
     if (of_base_[index] == kZeroBlocks) of_base_[index] = Add(base_->objects()[index]);
     return of_base_[index];
   }
+  uint32_t OfCommon(const SharedObject& object) {
+    const auto [name, is_first] = of_common_.try_emplace(object.key, kZeroBlocks);
+    if (is_first) name->second = Add(object);
+    return name->second;
+  }
   // Several lenders may be written to one object.
   uint32_t OfLender(const Lender& lender) {
     const auto [name, is_first] = of_lenders_.try_emplace(lender.object, kZeroBlocks);
@@ -64,7 +69,7 @@ class ImageReduction::ObjectNames {
   const BaseImage* const base_;
   std::vector<SharedObject>& objects_;
   std::vector<uint32_t> of_base_;
-  std::map<std::string_view, uint32_t> of_lenders_;
+  std::map<std::string_view, uint32_t> of_lenders_, of_common_;
 };
 
 ReducedPiece ReducePiece(ByteSpan piece, const ImageBlock& begin, uint32_t block_bytes, const KnownBlocks& known) {
@@ -80,6 +85,12 @@ ReducedPiece ReducePiece(ByteSpan piece, const ImageBlock& begin, uint32_t block
     if (known.base != nullptr) {
       if (const auto place = known.base->Find({self.stream_offset, block.bytes}, block.fingerprint)) {
         block.place = *place;
+        continue;
+      }
+    }
+    if (known.common != nullptr && known.may_borrow) {
+      if (const auto place = known.common->Find(block.fingerprint, block.bytes)) {
+        block.place = {kCommonBlocks + place->object, place->offset};
         continue;
       }
     }
@@ -169,6 +180,8 @@ Result<BlockPlace> ImageReduction::PlaceOf(const ReducedBlock& block, uint64_t s
     }
     place = lent->place;
     place.object = names->OfLender(lender->second);
+  } else if (place.object >= kCommonBlocks) {
+    place.object = names->OfCommon(common_->objects()[place.object - kCommonBlocks]);
   } else if (place.object >= kSharedBlocks) {
     place.object = names->OfBase(place.object - kSharedBlocks);
   }

@@ -15,14 +15,18 @@
 #include "format/block_map.h"
 #include "reduce/base_image.h"
 #include "reduce/borrower.h"
+#include "reduce/common_blocks.h"
 #include "reduce/first_blocks.h"
 #include "reduce/stored_block.h"
 
 namespace kedge::reduce {
 
+inline constexpr uint32_t kCommonBlocks = uint32_t{1} << 31;
+
 struct ReducedBlock {
   uint32_t bytes = 0;
-  BlockPlace place;  // of a new block: kOwnBlocks, and where it goes from the begin of its room
+  BlockPlace place;  // of a new block: kOwnBlocks, and where it goes from the begin of its room; of a common one: kCommonBlocks
+                     // + index into CommonBlocks::objects
   Fingerprint fingerprint{};
   std::optional<ImageBlock> equal_to;  // it lies where that one lies, of the same image or of another rank's
 
@@ -37,9 +41,10 @@ struct ReducedPiece {
 // Where a block may be that need not be written; each may be null.
 struct KnownBlocks {
   const BaseImage* base = nullptr;
+  CommonBorrower* common = nullptr;                   // what other nodes write
   FirstBlocks* image = nullptr;                       // of the same image
   Borrower* neighbours = nullptr;                     // other ranks' images; only with `image`
-  bool may_borrow = true;                             // from these; else it only lends to them
+  bool may_borrow = true;                             // from these and other nodes; else it only lends to them
   std::shared_ptr<const PieceBytes> piece = nullptr;  // the piece itself, for those that compare bytes with it
 };
 
@@ -70,9 +75,10 @@ class ImageReduction {
  public:
   enum class Pieces : uint8_t { kReduced, kWhole };
 
-  // `base` as for the pieces, all of which come from the one function or the other.
-  ImageReduction(uint32_t rank, uint32_t block_bytes, Pieces pieces, std::shared_ptr<const BaseImage> base)
-      : rank_(rank), block_bytes_(block_bytes), pieces_are_(pieces), base_(std::move(base)) {}
+  // `base` and `common` as for the pieces, all of which come from the one function or the other.
+  ImageReduction(uint32_t rank, uint32_t block_bytes, Pieces pieces, std::shared_ptr<const BaseImage> base,
+                 std::shared_ptr<const CommonBlocks> common = nullptr)
+      : rank_(rank), block_bytes_(block_bytes), pieces_are_(pieces), base_(std::move(base)), common_(std::move(common)) {}
 
   uint32_t block_bytes() const { return block_bytes_; }
   const BaseImage* base() const { return base_.get(); }
@@ -100,6 +106,7 @@ class ImageReduction {
   const uint32_t block_bytes_;
   const Pieces pieces_are_;
   const std::shared_ptr<const BaseImage> base_;
+  const std::shared_ptr<const CommonBlocks> common_;
   std::map<uint64_t, std::vector<ReducedBlock>> pieces_;  // by stream offset
 };
 

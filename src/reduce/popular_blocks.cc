@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <iterator>
 #include <utility>
 
@@ -29,18 +30,49 @@ PopularBlocks PopularBlocks::Merge(const PopularBlocks& first, const PopularBloc
   std::merge(first.loads_.begin(), first.loads_.end(), second.loads_.begin(), second.loads_.end(),
              std::back_inserter(merged.loads_), [](const Load& a, const Load& b) { return a.member < b.member; });
   merged.blocks_.reserve(first.blocks_.size() + second.blocks_.size());
+  std::vector<std::pair<size_t, const PopularBlock*>> of_both;  // where the one lies now, and the other
   auto one = first.blocks_.begin(), other = second.blocks_.begin();
   while (one != first.blocks_.end() && other != second.blocks_.end()) {
     if (one->fingerprint == other->fingerprint) {
-      merged.blocks_.push_back(merged.MergeBlock(*one++, *other++));
+      of_both.emplace_back(merged.blocks_.size(), &*other++);
+      merged.blocks_.push_back(*one++);
     } else {
       merged.blocks_.push_back(one->fingerprint < other->fingerprint ? *one++ : *other++);
     }
   }
   merged.blocks_.insert(merged.blocks_.end(), one, first.blocks_.end());
   merged.blocks_.insert(merged.blocks_.end(), other, second.blocks_.end());
+  // A member that has everything still is relieved of the first ones, and then takes over from whoever has the others. So their
+  // order is another one each time, which scatters them: else the others would be of the member that came right before.
+  uint64_t members = 0;
+  for (const Load& load : merged.loads_) members ^= MixSeed(load.member, 1);
+  Random random(members);
+  for (size_t left = of_both.size(); left > 1; --left) std::swap(of_both[left - 1], of_both[random.Below(left)]);
+  for (const auto& [place, block] : of_both) merged.blocks_[place] = merged.MergeBlock(merged.blocks_[place], *block);
   merged.KeepMostFrequent(most);
   return merged;
+}
+
+Result<PopularBlocks> PopularBlocks::Make(std::vector<PopularBlock> blocks, std::vector<Load> loads) {
+  PopularBlocks made;
+  made.blocks_ = std::move(blocks);
+  made.loads_ = std::move(loads);
+  const auto does_not_ascend = std::greater_equal<>();
+  const auto has = [&](uint32_t member) { return std::ranges::binary_search(made.loads_, member, {}, &Load::member); };
+  const bool is_sound =
+      std::ranges::adjacent_find(made.blocks_, does_not_ascend, &PopularBlock::fingerprint) == made.blocks_.end() &&
+      std::ranges::adjacent_find(made.loads_, does_not_ascend, &Load::member) == made.loads_.end() &&
+      std::ranges::all_of(made.blocks_, [&](const PopularBlock& block) {
+        return has(block.owner) && (block.second_owner == PopularBlock::kNobody || has(block.second_owner));
+      });
+  if (!is_sound) return Status(Code::kCorrupt, "popular blocks out of order, or of no member");
+  return made;
+}
+
+PopularBlocks PopularBlocks::OfSeveral() const {
+  PopularBlocks several = *this;
+  std::erase_if(several.blocks_, [](const PopularBlock& block) { return block.second_owner == PopularBlock::kNobody; });
+  return several;
 }
 
 const PopularBlock* PopularBlocks::Find(const Fingerprint& fingerprint) const {

@@ -17,6 +17,7 @@
 #include <span>
 #include <vector>
 
+#include "base/status.h"
 #include "format/block_map.h"
 
 namespace kedge::reduce {
@@ -46,6 +47,11 @@ class PopularBlocks {
   static PopularBlocks Of(uint32_t member, std::span<const Fingerprint> blocks, size_t most);
   // Of the members of both, who are different ones. Which of them is first does not matter.
   static PopularBlocks Merge(const PopularBlocks& first, const PopularBlocks& second, size_t most);
+
+  // As another member has told them. kCorrupt: they are out of order, or a block's owner has no load.
+  static Result<PopularBlocks> Make(std::vector<PopularBlock> blocks, std::vector<Load> loads);
+  // Without those that only one member has.
+  PopularBlocks OfSeveral() const;
 
   // By fingerprint.
   const std::vector<PopularBlock>& blocks() const { return blocks_; }

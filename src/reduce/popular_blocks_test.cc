@@ -127,6 +127,23 @@ TEST(PopularBlocksTest, WhichOfTwoComesFirstDoesNotMatter) {
   }
 }
 
+TEST(PopularBlocksTest, AreMadeOfWhatAnotherMemberHasTold) {
+  const PopularBlocks all = Reduce(RandomMembers(4), 60);
+  EXPECT_EQ(PopularBlocks::Make(all.blocks(), all.loads()).value(), all);
+  const auto refused = [&](const auto& change) {
+    std::vector<PopularBlock> blocks = all.blocks();
+    std::vector<PopularBlocks::Load> loads = all.loads();
+    change(blocks, loads);
+    return PopularBlocks::Make(blocks, loads).status().code() == Code::kCorrupt;
+  };
+  EXPECT_TRUE(refused([](auto& blocks, auto&) { std::swap(blocks.front(), blocks.back()); }));
+  EXPECT_TRUE(refused([](auto& blocks, auto&) { blocks.push_back(blocks.back()); }));
+  EXPECT_TRUE(refused([](auto&, auto& loads) { std::swap(loads.front(), loads.back()); }));
+  EXPECT_TRUE(refused([](auto& blocks, auto&) { blocks.front().owner = 99; }));
+  EXPECT_TRUE(refused([](auto& blocks, auto&) { blocks.back().second_owner = 99; }));
+  EXPECT_TRUE(refused([](auto&, auto& loads) { loads.clear(); }));
+}
+
 // The talk's example has two processes, and K = 3.
 TEST(PopularBlocksTest, TwoMembersShareThree) {
   const Members members = {{Block(1), Block(2), Block(3), Block(4)}, {Block(1), Block(2), Block(3), Block(5), Block(6)}};

@@ -229,10 +229,16 @@ void AddJobKeys(ConfigRegistry& registry) {
   registry.Add(
       FeatureKey("reduce.incremental",
                  "blocks that the version before has are not written to the store again: off, on, or auto, by what it saves"));
-  KeySpec deduplicate{"reduce.deduplicate", kString, "off", kJob,
-                      "equal blocks are written to the store once: off, rank (of one image), or node (of all ranks there)"};
-  deduplicate.choices = {"off", "rank", "node"};
+  KeySpec deduplicate{
+      "reduce.deduplicate", kString, "off", kJob,
+      "equal blocks are written to the store once: off, rank (of one image), node (of all ranks there), or job (of all nodes)"};
+  deduplicate.choices = {"off", "rank", "node", "job"};
   registry.Add(deduplicate);
+  KeySpec common{"reduce.common", kInt64, "16384", kJob,
+                 "with reduce.deduplicate = job: blocks, the most frequent ones, that the nodes agree on for a version"};
+  common.minimum = 1;
+  common.maximum = kCommonBlocksMost;
+  registry.Add(common);
   KeySpec verify{"reduce.verify", kString, "off", kJob,
                  "bytes are compared, too, before a block is taken for equal to one that is on the node: off, or on"};
   verify.choices = {"off", "on"};
@@ -268,6 +274,7 @@ StoreLayout LayoutOf(const std::string& text) {
 }
 
 Deduplication DeduplicationOf(const std::string& value) {
+  if (value == "job") return Deduplication::kJob;
   return value == "node" ? Deduplication::kNode : value == "rank" ? Deduplication::kRank : Deduplication::kOff;
 }
 
@@ -553,6 +560,7 @@ Result<JobSettings> ReadJobSettings(const Config& config) {
   keys.store_leaders = static_cast<uint32_t>(config.GetInt64("store.leaders"));
   keys.store_stripe_bytes = config.GetBytes("store.stripe");
   keys.store_targets = static_cast<uint32_t>(config.GetInt64("store.targets"));
+  keys.reduce_common_most = static_cast<uint32_t>(config.GetInt64("reduce.common"));
   keys.reduce_verify = config.GetString("reduce.verify") == "on";
   keys.reduce_compress = FeatureOf(config.GetString("reduce.compress"));
   keys.reduce_block_bytes = static_cast<uint32_t>(config.GetBytes("reduce.block"));

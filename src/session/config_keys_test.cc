@@ -66,7 +66,11 @@ TEST(ConfigKeys, BlocksAreComparedAmongWhomTheJobSays) {
   EXPECT_EQ(keys_of("node", "off").reduce_deduplicate, Deduplication::kNode);
   EXPECT_FALSE(keys_of("node", "off").reduce_verify);
   EXPECT_TRUE(keys_of("node", "on").reduce_verify);
-  EXPECT_FALSE(Load({{"reduce.deduplicate", "job"}}).ok());
+  EXPECT_EQ(keys_of("job", "off").reduce_deduplicate, Deduplication::kJob);
+  EXPECT_TRUE(keys_of("job", "off").DeduplicatesNode());
+  EXPECT_FALSE(Load({{"reduce.deduplicate", "all"}}).ok());
+  EXPECT_EQ(ReadJobSettings(*Load({{"reduce.common", "7"}})).value().keys.reduce_common_most, 7u);
+  EXPECT_FALSE(Load({{"reduce.common", "0"}}).ok());
 }
 
 TEST(ConfigKeys, ExplicitNodeKeysSetUpAnAgentAlike) {

@@ -97,7 +97,7 @@ class FieldReader {
   }
   void operator()(Deduplication& value) {
     uint8_t byte = decoder_.U8();
-    decoder_.Require(byte <= static_cast<uint8_t>(Deduplication::kNode), "no such deduplication");
+    decoder_.Require(byte <= static_cast<uint8_t>(Deduplication::kJob), "no such deduplication");
     value = static_cast<Deduplication>(byte);
   }
   void operator()(StoreLayout& value) {
@@ -161,13 +161,14 @@ KEDGE_FIELDS(JobKeys) {
   walk(m.schedule_adapt), walk(m.schedule_adapt_levels), walk(m.schedule_mtbf_local), walk(m.schedule_mtbf_node),
       walk(m.schedule_mtbf_store);
   walk(m.skip_queued), walk(m.files_publish), walk(m.reduce_incremental), walk(m.reduce_deduplicate), walk(m.reduce_verify),
-      walk(m.reduce_compress), walk(m.reduce_block_bytes);
+      walk(m.reduce_compress), walk(m.reduce_block_bytes), walk(m.reduce_common_most);
   walk(m.schedule_node), walk(m.schedule_node_interval), walk(m.protect_scheme), walk(m.protect_group);
   walk(m.protect_losses), walk(m.protect_copies), walk(m.protect_timeout), walk(m.protect_required);
   if constexpr (Walk::kReads) {
     walk.decoder().Require(std::has_single_bit(m.reduce_block_bytes) && m.reduce_block_bytes >= kMapBlockBytesMin &&
                                m.reduce_block_bytes <= kMapBlockBytesMax,
                            "no size of blocks");
+    walk.decoder().Require(m.reduce_common_most >= 1 && m.reduce_common_most <= kCommonBlocksMost, "no number of blocks");
   }
 }
 KEDGE_FIELDS(Hello) {

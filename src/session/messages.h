@@ -39,7 +39,9 @@ const char* ProtectSchemeName(ProtectScheme scheme);
 enum class Feature : uint8_t { kOff = 0, kOn = 1, kAuto = 2 };
 
 // Which of its blocks an image does not write because there is an equal one: of itself, or also of other ranks of the node.
-enum class Deduplication : uint8_t { kOff = 0, kRank = 1, kNode = 2 };
+// Of reduce.common: so many go from node to node in one message.
+inline constexpr uint32_t kCommonBlocksMost = 1 << 18;
+enum class Deduplication : uint8_t { kOff = 0, kRank = 1, kNode = 2, kJob = 3 };
 
 // In what objects of the store images lie: each in its own, those of a node and version together, or those of all nodes in few,
 // which some of them write.
@@ -72,6 +74,7 @@ struct JobKeys {
   bool skip_queued = false;
   Feature reduce_incremental = Feature::kOff;  // blocks that the version before has are not written once more
   Deduplication reduce_deduplicate = Deduplication::kOff;
+  uint32_t reduce_common_most = 16384;      // blocks that nodes agree on for a version, with Deduplication::kJob
   bool reduce_verify = false;               // bytes are compared as well as fingerprints, where they are at hand
   Feature reduce_compress = Feature::kOff;  // the others are compressed
   uint32_t reduce_block_bytes = 64 << 10;   // a power of two, kMapBlockBytesMin to kMapBlockBytesMax
@@ -84,6 +87,8 @@ struct JobKeys {
   bool protect_required = true;                         // a layout that cannot protect is an error, else a warning
 
   bool Protects() const { return protect_scheme != ProtectScheme::kNone && schedule_node > 0; }
+  // Blocks are looked for among those of all ranks of the node.
+  bool DeduplicatesNode() const { return reduce_deduplicate >= Deduplication::kNode; }
   // Whether an interval says which versions go to the store: nodes are to agree on it.
   bool HasStoreInterval() const { return schedule_store > 0 && schedule_store_interval > Duration::zero(); }
 

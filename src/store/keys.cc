@@ -113,9 +113,20 @@ std::string ReducedImageObject(uint32_t rank) {
 std::string NodeObject() {
   return fmt::format("data/n{:016x}", Id128::Generate().low);
 }
-bool IsNodeObject(std::string_view key) {
+std::string CommonObject(uint32_t node, uint64_t agreed) {
+  return fmt::format("data/s{}.{:016x}", node, agreed);
+}
+namespace {
+bool IsObjectOf(std::string_view key, char kind) {
   const size_t name = key.rfind('/') + 1;  // 0 where there is none
-  return key.substr(0, name).ends_with("data/") && key.substr(name).starts_with('n');
+  return key.substr(0, name).ends_with("data/") && key.substr(name).starts_with(kind);
+}
+}  // namespace
+bool IsNodeObject(std::string_view key) {
+  return IsObjectOf(key, 'n');
+}
+bool IsCommonObject(std::string_view key) {
+  return IsObjectOf(key, 's');
 }
 std::string ChunkKey(const Generation& generation, uint32_t rank, uint32_t chunk) {
   return ImageKey(generation, rank) + ".c" + std::to_string(chunk);

@@ -57,6 +57,10 @@ std::string ReducedImageObject(uint32_t rank);  // "data/r3.b0123456789abcdef"
 std::string NodeObject();  // "data/n0123456789abcdef"
 // Whether an object is named so; by any kind of key.
 bool IsNodeObject(std::string_view key);
+// That with the blocks that a node writes for others of the job as well (reduce/common_blocks.h): its place among the nodes, and
+// what all of them have agreed on. It has no records, and parts refer to it by its key relative to the job's folder.
+std::string CommonObject(uint32_t node, uint64_t agreed);  // "data/s2.0123456789abcdef"
+bool IsCommonObject(std::string_view key);
 // A chunk of it that was written through as an object of its own.
 std::string ChunkKey(const Generation& generation, uint32_t rank, uint32_t chunk);
 // `key` without JobFolder(job) and the slash: how image records name objects of other generations, or chunk objects.

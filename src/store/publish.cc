@@ -31,8 +31,13 @@ Status Gone(const Catalog& catalog, const Generation& generation) {
 Status CheckObjects(const Catalog& catalog, const Generation& generation, const std::vector<PartRecord>& parts) {
   std::set<std::string> listed_folders;
   std::set<std::string> objects;
+  std::set<std::string> common;  // of the generation, that hold blocks of several nodes
   for (const PartRecord& part : parts) {
     for (const std::string& reference : part.references) {
+      if (keys::IsCommonObject(reference)) {
+        common.insert(keys::JobFolder(generation.job) + '/' + reference);
+        continue;
+      }
       const std::string folder = keys::JobFolder(generation.job) + '/' + reference + "/data";
       if (!listed_folders.insert(folder).second) continue;
       const Status listed = catalog.store().List(folder).status();
@@ -53,6 +58,10 @@ Status CheckObjects(const Catalog& catalog, const Generation& generation, const 
                       fmt::format("{}: the image of rank {} is gone", PathInStore(catalog.store(), key), image.rank));
       }
     }
+  }
+  for (const std::string& key : common) {
+    if (objects.contains(key)) continue;
+    return Status(Code::kNotFound, PathInStore(catalog.store(), key) + ": blocks that several nodes have are gone");
   }
   return Status::Ok();
 }

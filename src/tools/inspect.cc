@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -70,14 +71,22 @@ void PrintImage(const StoredImage& image, const InspectOptions& options) {
     const std::string compressed =
         bytes.stored < bytes.own ? fmt::format(" (compressed: {})", FormatByteSize(bytes.stored)) : std::string();
     const std::string copies = bytes.copies > 0 ? fmt::format(", {} copies", FormatByteSize(bytes.copies)) : std::string();
-    const size_t lenders = std::ranges::count_if(
-        image.map->objects, [&](const SharedObject& object) { return IsOfVersion(object, record.identity.generation); });
-    const std::string borrowed =
+    size_t lenders = 0, of_version = 0;
+    for (const SharedObject& object : image.map->objects) {
+      if (!IsOfVersion(object, record.identity.generation)) continue;
+      ++of_version;
+      if (!keys::IsCommonObject(object.key)) ++lenders;
+    }
+    std::string borrowed =
         lenders > 0 ? fmt::format(", {} in those of {}", FormatByteSize(bytes.borrowed), Counted(lenders, "other rank"))
                     : std::string();
+    if (of_version > lenders) {
+      borrowed += fmt::format(", {} in {} of blocks that several nodes have", FormatByteSize(bytes.common),
+                              Counted(of_version - lenders, "object"));
+    }
     PrintSentence(fmt::format("of these {} in that object{}, {} in those of {}{}{}, {} zeros", FormatByteSize(bytes.own),
                               compressed, FormatByteSize(bytes.shared),
-                              Counted(image.map->objects.size() - lenders, "other image"), borrowed, copies,
+                              Counted(image.map->objects.size() - of_version, "other image"), borrowed, copies,
                               FormatByteSize(bytes.zeros)));
   }
   Table regions({"ID", "NAME", "KIND", "TYPE", "BYTES", "SHAPE"}, {true, false, false, false, true, false});
@@ -120,7 +129,8 @@ void PrintImage(const StoredImage& image, const InspectOptions& options) {
 // What of an image lies where.
 Json BytesJson(const StoredBytes& stored) {
   return {{"own_bytes", stored.own},           {"stored_bytes", stored.stored}, {"shared_bytes", stored.shared},
-          {"borrowed_bytes", stored.borrowed}, {"copied_bytes", stored.copies}, {"zero_bytes", stored.zeros}};
+          {"borrowed_bytes", stored.borrowed}, {"common_bytes", stored.common}, {"copied_bytes", stored.copies},
+          {"zero_bytes", stored.zeros}};
 }
 
 Json ImageJson(const StoredImage& image) {
@@ -189,6 +199,7 @@ Outcome InspectBriefly(const OpenedStore& opened, const VersionInfo& info, bool 
   KEDGE_ASSIGN_OR_RETURN(const std::vector<PartRecord> parts, ReadParts(opened.catalog, info.generation, &problems));
   for (const std::string& problem : problems) std::fprintf(stderr, "kedge: warning: %s\n", problem.c_str());
   Json images = Json::array();
+  std::map<std::string, uint64_t> common;  // objects of blocks that several nodes have: no image's own
   Table table({"RANK", "BYTES", "STORED", "SHARED", "ZEROS", "CAPTURED"}, {true, true, true, true, true, false});
   for (const PartRecord& part : parts) {
     for (const ImageEntry& entry : part.images) {
@@ -201,15 +212,23 @@ Outcome InspectBriefly(const OpenedStore& opened, const VersionInfo& info, bool 
                  {"bytes", bytes},
                  {"wall_time_ns", image->record.wall_time_ns}};
       shown.update(BytesJson(stored));
+      for (const SharedObject& object : image->map ? image->map->objects : std::vector<SharedObject>()) {
+        if (IsOfVersion(object, info.generation) && keys::IsCommonObject(object.key)) common[object.key] = object.bytes;
+      }
       images.push_back(std::move(shown));
       table.AddRow({fmt::format("{}", entry.rank), FormatByteSize(bytes), FormatByteSize(stored.stored),
                     FormatByteSize(stored.shared), FormatByteSize(stored.zeros), FormatWallTime(image->record.wall_time_ns)});
     }
   }
+  uint64_t common_bytes = 0;
+  for (const auto& [object, bytes] : common) common_bytes += bytes;
   if (json) {
-    PrintJson(VersionJson(info, std::move(images)));
+    Json shown = VersionJson(info, std::move(images));
+    shown["common_object_bytes"] = common_bytes;
+    PrintJson(shown);
   } else {
     std::fputs(table.Text().c_str(), stdout);
+    if (common_bytes > 0) std::printf("and %s of blocks that several nodes have\n", FormatByteSize(common_bytes).c_str());
   }
   return kExitOk;
 }

@@ -20,6 +20,7 @@ class Generator {
         of_bucket_(MixSeed(seed, 3)),
         of_buffer_(MixSeed(seed, 4)),
         of_partner_(MixSeed(seed, 5)),
+        of_job_(MixSeed(seed, 6)),
         real_(real) {}
 
   History Make() {
@@ -78,7 +79,10 @@ class Generator {
     const bool is_roomy = setup.tier.empty() && setup.Key("flush.rate", "").empty();
     if (real_ && is_roomy && later_.Chance(0.2)) Key("capture.track", later_.Chance(0.8) ? "on" : "auto");
     if (real_ && is_roomy && !setup.Tracks() && later_.Chance(0.2)) Key("capture.mode", "cow");
-    if (deduplicates) Key("reduce.deduplicate", later_.Chance(0.7) ? "node" : "rank");
+    if (deduplicates) {
+      const char* const among = later_.Chance(0.7) ? "node" : "rank";
+      Key("reduce.deduplicate", UsedNodes() > 1 && of_job_.Chance(0.6) ? "job" : among);
+    }
     if (deduplicates && later_.Chance(0.3)) Key("reduce.verify", "on");
     setup.divided = !setup.Tracks() && later_.Chance(0.25);
     if (real_ && later_.Chance(0.5)) ChooseLayout();
@@ -578,6 +582,7 @@ class Generator {
   Random of_bucket_;   // as later_
   Random of_buffer_;   // as later_
   Random of_partner_;  // as later_
+  Random of_job_;      // as later_
   const bool real_;
   History history_;
   int ranks_ = 1;                // of the last launch

@@ -18,7 +18,8 @@ std::string ContentOf(const Tag& tag, size_t bytes, size_t first_line) {
   std::string content;
   const std::string of_image = PatternOf(tag);
   constexpr size_t kAlways = 1;
-  const std::string by_block[] = {of_image, std::string("all ranks always "), of_image,
+  const std::string by_block[] = {of_image, std::string("all ranks always "),
+                                  fmt::format("all in version {} launch {} taking {} ", tag.version, tag.launch, tag.taking),
                                   fmt::format("rank {} in launch {} ", tag.rank, tag.launch)};
   for (size_t line = first_line; content.size() < bytes; ++line) {
     const size_t kind = line / kBlockLines % std::size(by_block);

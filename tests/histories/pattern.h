@@ -1,6 +1,7 @@
-// What a rank writes into its memory: lines with their own number, so that any mixture of two images shows. Most name the image,
-// so that a test can find them in a pool or an object. Those of some blocks are equal in all images of all ranks, or of a rank
-// and a launch: versions may share them in the store, and the former also ranks; and the former are equal to each other.
+// What a rank writes into its memory: lines with their own number, so that any mixture of two images shows. Many name the image
+// or its version, so that a test can find them in a pool or an object. Those of some blocks are equal in all images of all ranks,
+// in those of a version, or in those of a rank and a launch: versions may share the first and the last in the store, and ranks
+// the first two; and the first are equal to each other.
 //
 // A part of a global array has the array's lines from one of them on, whose numbers are those in the array, and the rank in them
 // is 0 whichever rank has them.

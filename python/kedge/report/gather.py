@@ -161,6 +161,7 @@ def _read_images(sources: Sources, account: StoreAccount) -> None:
             Image(image["rank"], "", image["bytes"], Moment(image["wall_time_ns"]), None, image["stored_bytes"], image["shared_bytes"], image["zero_bytes"])
             for image in told["images"]
         ]
+        version.common_bytes = told["common_object_bytes"]
         if version.images and len(version.images) == version.ranks:
             version.captured = max((image.captured for image in version.images if image.captured), key=lambda moment: moment.at_ns)
 

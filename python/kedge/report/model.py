@@ -60,6 +60,7 @@ class Version:
     reached_unseen: list[str] = dataclasses.field(default_factory=list)  # levels that it was at when somebody looked first
     failures: list[str] = dataclasses.field(default_factory=list)
     images: list[Image] = dataclasses.field(default_factory=list)
+    common_bytes: int = 0  # of blocks in the store that one node has written for several
 
     @property
     def key(self) -> tuple[str, int, int, int]:
@@ -92,7 +93,7 @@ class Version:
         """What its own objects take in the store; None where not every rank's is known."""
         sizes = [image.stored_bytes for image in self.images]
         known = [size for size in sizes if size is not None]
-        return sum(known) if known and len(known) == len(sizes) == self.ranks else None
+        return sum(known) + self.common_bytes if known and len(known) == len(sizes) == self.ranks else None
 
 
 @dataclasses.dataclass

@@ -27,6 +27,7 @@
 #include "agent/flush/still_stored.h"
 #include "agent/flush/straight_parts.h"
 #include "agent/gather/carrier.h"
+#include "agent/gather/job_blocks.h"
 #include "agent/gather/phases.h"
 #include "agent/gather/shipper.h"
 #include "agent/gather/stagers.h"
@@ -141,7 +142,8 @@ class Agent {
   Phases phases_{*core_, peers_};
   Stagers stagers_{*core_, peers_};
   StagingPost staging_post_{*core_, peers_};
-  Shipper shipper_{*core_, assignment_, carrier_, flush_, images_, peers_, publisher_, stagers_};
+  JobBlocks job_blocks_{*core_, flush_, images_};
+  Shipper shipper_{*core_, assignment_, carrier_, flush_, images_, job_blocks_, peers_, publisher_, stagers_};
   Sessions sessions_{*core_, assignment_, carrier_, images_, peers_, protect_, server_, throughput_, tiers_, tuning_};
   Waiters waiters_{*core_, attempt_watch_, flush_, images_, local_level_, protect_, publisher_, server_};
   PeerServer peer_server_{*core_, carrier_, completions_, held_sets_, images_,  inventories_, local_level_,

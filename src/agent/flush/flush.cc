@@ -291,14 +291,18 @@ void Flush::Dispatch() {
   }
 }
 
+uint32_t Flush::BlockBytesOf(const Job& job) const {
+  // Blocks begin where pieces do.
+  const uint64_t piece_bytes = core_.settings().piece_bytes;
+  return static_cast<uint32_t>(std::min<uint64_t>(job.hello.keys.reduce_block_bytes, piece_bytes & -piece_bytes));
+}
+
 Reduction Flush::ReductionFor(Job& job, const std::string& name, uint32_t rank, std::optional<uint64_t> image_bytes) const {
   const JobKeys& keys = job.hello.keys;
   const bool deduplicates = keys.reduce_deduplicate != Deduplication::kOff;
   if (!deduplicates && keys.reduce_incremental == Feature::kOff && keys.reduce_compress == Feature::kOff) return {};
   Job::Reducing& known = job.reducing[{name, rank}];
-  // Blocks begin where pieces do.
-  const uint64_t piece_bytes = core_.settings().piece_bytes;
-  const auto block_bytes = static_cast<uint32_t>(std::min<uint64_t>(keys.reduce_block_bytes, piece_bytes & -piece_bytes));
+  const uint32_t block_bytes = BlockBytesOf(job);
   const bool is_small = image_bytes && *image_bytes < kReducedBlocksMin * block_bytes;
   const auto is_wanted = [&](Feature key, reduce::Worth& worth) {
     return key == Feature::kOn || (key == Feature::kAuto && !is_small && worth.Asks());
@@ -316,7 +320,7 @@ Reduction Flush::ReductionFor(Job& job, const std::string& name, uint32_t rank, 
 }
 
 std::shared_ptr<reduce::FirstBlocks> Flush::NodeBlocksOf(Version& version) {
-  if (version.job->hello.keys.reduce_deduplicate != Deduplication::kNode || version.has_published) return nullptr;
+  if (!version.job->hello.keys.DeduplicatesNode() || version.has_published) return nullptr;
   if (version.node_blocks == nullptr) version.node_blocks = std::make_shared<reduce::FirstBlocks>();
   return version.node_blocks;
 }
@@ -330,6 +334,7 @@ std::shared_ptr<FlushObject> Flush::MakeObject(const Image& image) {
   if (image.ended) image_bytes = image.image_bytes, expected_bytes = image.record_object_offset + image.record_bytes;
   Reduction reduction = ReductionFor(job, generation.name, image.rank, image_bytes);
   if (reduction.block_bytes > 0) reduction.node_blocks = NodeBlocksOf(version);
+  if (version.common != nullptr && version.common->block_bytes() == reduction.block_bytes) reduction.common = version.common;
   if (job.hello.keys.store_layout != StoreLayout::kFile && !version.has_published) {
     return MakePart(job, generation, image.rank, expected_bytes * version.node_ranks, std::move(reduction));
   }

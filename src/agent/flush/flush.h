@@ -59,6 +59,8 @@ class Flush : public FlushLoad, public ImageFlusher {
   void TakeBack(Image& image);
   // An image of another node that is to be written from here, in one object with those of the version that lie here.
   std::shared_ptr<FlushObject> MakeCarried(Job& job, const Generation& generation, uint32_t rank, uint64_t image_bytes);
+  // Of the blocks that its images are compared by.
+  uint32_t BlockBytesOf(const Job& job) const;
   // What reducing an image has saved, for the next of its rank.
   static void NoteReduced(Job& job, const std::string& name, uint32_t rank, FlushObject& object);
 

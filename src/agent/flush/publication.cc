@@ -7,9 +7,22 @@
 
 #include "base/crc32c.h"
 #include "os/process/kill_point.h"
+#include "store/keys.h"
 
 namespace kedge {
 namespace {
+
+// That objects of blocks that other nodes write stand, which an image refers to. kIncomplete: they do not.
+Status CheckCommon(StoreContext& store, const Generation& generation, const std::set<std::string>& references) {
+  std::vector<std::string> common;
+  for (const std::string& reference : references) {
+    if (keys::IsCommonObject(reference)) common.push_back(keys::JobFolder(generation.job) + '/' + reference);
+  }
+  if (common.empty()) return Status::Ok();
+  const Status stand = store.store().EnsureDurable(common);
+  if (stand.code() != Code::kNotFound) return stand;
+  return Status(Code::kIncomplete, "blocks that another node was to write are not in the store: " + stand.message());
+}
 
 // As it was checked when it came.
 Result<Buffer> RecordOf(const WrittenImage& image) {
@@ -59,8 +72,11 @@ Publication Publish(StoreContext& store, const Generation& generation, uint32_t 
   const reduce::Lenders lenders = LendersOf(written);
   for (size_t i = 0; i < written.size(); ++i) {
     LeansOn others;
-    if (outcome.images[i].ok()) outcome.images[i] = WriteRecord(written[i], lenders, &references, &others);
+    std::set<std::string> refers_to;
+    if (outcome.images[i].ok()) outcome.images[i] = WriteRecord(written[i], lenders, &refers_to, &others);
+    if (outcome.images[i].ok()) outcome.images[i] = CheckCommon(store, generation, refers_to);
     if (!outcome.images[i].ok()) continue;
+    references.merge(refers_to);
     writers.push_back((*written[i].object->Object())->writer());
     part.images.push_back(written[i].entry);
     leans_on.push_back(std::move(others));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "base/log.h"
 #include "os/process/kill_point.h"
 #include "store/garbage.h"
+#include "store/keys.h"
 #include "store/publish.h"
 #include "store/reached.h"
 #include "store/retention.h"
@@ -32,6 +34,10 @@ constexpr Duration kGrace = std::chrono::milliseconds(300);
 constexpr uint32_t kCommitTriesMax = 3;
 constexpr Duration kLookPatience = std::chrono::milliseconds(750);
 constexpr Duration kFilesPause = std::chrono::seconds(1);
+// For blocks that another node writes before its own images; then they are written here after all.
+constexpr Duration kCommonPatience = std::chrono::seconds(10);
+constexpr Duration kCommonPauseMin = std::chrono::milliseconds(10);
+constexpr Duration kCommonPauseMax = std::chrono::milliseconds(500);
 
 // Whether the written images of its node wait for it, for as long as it takes. Not where nothing of it has come yet: its rank may
 // wait for a place that they would free.
@@ -123,9 +129,50 @@ void Publisher::Consider(Version& version) {
   });
 }
 
+bool Publisher::AwaitsCommon(Version& version) {
+  CommonWait& wait = version.common_wait;
+  if (wait.is_looking) return true;
+  std::set<std::string> missing;
+  for (const auto& [rank, image] : version.images) {
+    if (image->doomed || image->flush != FlushState::kWritten) continue;
+    for (const std::string& object : image->object->CommonObjects()) {
+      if (!wait.stand.contains(object)) missing.insert(object);
+    }
+  }
+  const int64_t now_ns = core_.clock().NowNs();
+  if (wait.since_ns == 0) wait.since_ns = now_ns;
+  if (missing.empty() || now_ns - wait.since_ns > kCommonPatience.count()) return false;
+  wait.is_looking = true;
+  core_.Background(
+      core_.publishers(),
+      [store = version.job->store, job = version.job->name, missing] {
+        std::set<std::string> stand;
+        for (const std::string& object : missing) {
+          if (store->store().OpenObject(keys::JobFolder(job) + '/' + object).ok()) stand.insert(object);
+        }
+        return stand;
+      },
+      [this, generation = version.generation, looked_for = missing.size()](std::set<std::string> stand) {
+        Version* found = images_.FindVersion(generation);
+        if (found == nullptr) return;
+        CommonWait& waits = found->common_wait;
+        waits.pause = std::clamp<Duration>(2 * waits.pause, kCommonPauseMin, kCommonPauseMax);
+        const Duration pause = stand.size() == looked_for ? Duration{} : waits.pause;
+        waits.stand.merge(stand);
+        core_.loop().AddTimer(pause, [this, generation] {
+          Version* waiting = images_.FindVersion(generation);
+          if (waiting == nullptr) return;
+          waiting->common_wait.is_looking = false;
+          PublishNow(generation);
+        });
+      });
+  return true;
+}
+
 void Publisher::PublishNow(const Generation& generation) {
   const Job* job = core_.FindJobOf(generation);
   if (job == nullptr) return;
+  if (Version* version = images_.FindVersion(generation); version != nullptr && AwaitsCommon(*version)) return;
   struct Member {
     Outcome::Member who;
     WrittenImage image;

@@ -56,6 +56,9 @@ class Publisher {
  private:
   struct Outcome;
   void PublishNow(const Generation& generation);
+  // Whether what is written of it waits for blocks that other nodes write. Then PublishNow comes again, after a while in any
+  // case.
+  bool AwaitsCommon(Version& version);
   void PublishFilesLater(const Image& image, const Status& why);
   void OnPublished(const Generation& generation, Outcome outcome);
   void OnPublishedHere(Version& published_version, const Outcome& outcome);

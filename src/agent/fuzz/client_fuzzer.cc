@@ -334,7 +334,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   keys.schedule_store_interval = Duration(input.ConsumeBool() ? input.ConsumeIntegral<int64_t>() : 0);
   keys.skip_queued = input.ConsumeBool();
   keys.reduce_incremental = input.ConsumeBool() ? Feature::kOn : Feature::kAuto;
-  keys.reduce_deduplicate = input.PickValueInArray({Deduplication::kOff, Deduplication::kRank, Deduplication::kNode});
+  keys.reduce_deduplicate =
+      input.PickValueInArray({Deduplication::kOff, Deduplication::kRank, Deduplication::kNode, Deduplication::kJob});
   keys.store_layout = static_cast<StoreLayout>(input.ConsumeIntegralInRange<int>(0, 2));
   keys.reduce_verify = input.ConsumeBool();
   keys.reduce_compress = input.ConsumeBool() ? Feature::kOn : Feature::kOff;

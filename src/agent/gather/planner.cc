@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "agent/flush/flush.h"
+#include "agent/gather/job_blocks.h"
 #include "agent/peers/peers.h"
 #include "agent/space/memory_limits.h"
 #include "agent/tables/agent_core.h"
@@ -60,10 +62,12 @@ uint8_t LoadNow() {
   return aggregation::LoadOf(ProcessorPressurePercent() / 100, LookAtMemory().pressure_percent / 100, 0);
 }
 
-WritePlan PlanOf(const aggregation::Line& line, const aggregation::ElectionOptions& options, uint32_t self, uint64_t own_bytes,
-                 const aggregation::Summary& root, uint64_t before) {
-  const aggregation::Roles roles = aggregation::Elect(line, root, options);
+WritePlan PlanOf(const aggregation::Line& line, const aggregation::ElectionOptions& options, bool has_leaders, uint32_t self,
+                 uint64_t own_bytes, const aggregation::Summary& root, uint64_t before) {
   WritePlan plan;
+  plan.self = self;
+  if (!has_leaders) return plan;
+  const aggregation::Roles roles = aggregation::Elect(line, root, options);
   for (const aggregation::Transfer& transfer : aggregation::ShareOf(line, roles, self, before, own_bytes)) {
     plan.runs.push_back({line.nodes[roles.leaders[transfer.leader].node].name, transfer.from, transfer.bytes});
   }
@@ -76,7 +80,8 @@ WritePlan PlanOf(const aggregation::Line& line, const aggregation::ElectionOptio
 }  // namespace
 
 std::optional<aggregation::Line> Planner::LineFor(const Job& job, const Generation& generation) const {
-  if (job.hello.keys.store_layout != StoreLayout::kLeaders || !peers_.is_open()) return std::nullopt;
+  const bool plans = job.hello.keys.store_layout == StoreLayout::kLeaders || JobBlocks::AreWanted(job);
+  if (!plans || !peers_.is_open()) return std::nullopt;
   if (job.members.attempt != generation.attempt) return std::nullopt;
   auto line = LineOf(job);
   if (!line.ok() || line->size() < 2 || !FindIn(*line, core_.settings().node)) return std::nullopt;
@@ -96,13 +101,22 @@ Planner::Scan* Planner::Find(const Job& job, const Generation& generation) {
   const uint32_t nodes = scan.line.size(), asked = job.hello.keys.store_leaders;
   const uint32_t leaders = asked == 0 ? nodes : std::min(asked, nodes);
   scan.options = {{leaders, leaders}, job.hello.keys.store_stripe_bytes};
+  scan.has_leaders = job.hello.keys.store_layout == StoreLayout::kLeaders;
+  scan.common_most = job.hello.keys.reduce_common_most;
+  scan.block_bytes = flush_.BlockBytesOf(job);
   return &scans_.emplace(generation, std::move(scan)).first->second;
 }
 
-void Planner::Offer(const Job& job, const Generation& generation, uint64_t bytes) {
+std::optional<uint32_t> Planner::PlaceOf(const Job& job, const Generation& generation) {
+  const Scan* const scan = Find(job, generation);
+  return scan == nullptr ? std::nullopt : std::optional(scan->self);
+}
+
+void Planner::Offer(const Job& job, const Generation& generation, uint64_t bytes, reduce::PopularBlocks popular) {
   Scan* const scan = Find(job, generation);
   if (scan == nullptr || scan->offered) return;
   scan->offered = bytes;
+  scan->popular = std::move(popular);
   Advance(job, generation, *scan);
 }
 
@@ -114,13 +128,14 @@ void Planner::OnScan(const Job& job, const std::string& node, const ScanRequest&
   if (!child || (child != scan->place.left && child != scan->place.right)) {
     return answer(Status(Code::kInvalidArgument, node + " is no child of this node"));
   }
-  const bool is_alike = request.leaders == scan->options.counts.leaders && request.stripe_bytes == scan->options.stripe_bytes;
+  const bool is_alike = request.leaders == scan->options.counts.leaders && request.stripe_bytes == scan->options.stripe_bytes &&
+                        request.block_bytes == scan->block_bytes;
   if (!is_alike || !IsOf(scan->line, request.summary)) {
     return answer(Status(Code::kMismatch, "node " + node + " plans by other settings"));
   }
   Child& heard = scan->children[*child];
   if (heard.answer) heard.answer(Status(Code::kBusy, "asked again"));
-  heard = {request.summary, std::move(answer)};
+  heard = {request.summary, request.popular, std::move(answer)};
   if (scan->answer) return Finish(request.generation, *scan, *scan->answer);
   Advance(job, request.generation, *scan);
 }
@@ -130,10 +145,14 @@ void Planner::Advance(const Job& job, const Generation& generation, Scan& scan) 
   if (!scan.offered || scan.children.size() < children || std::exchange(scan.is_told, true)) return;
   const uint32_t leaders = scan.options.counts.leaders;
   aggregation::Summary all = aggregation::SummaryOf(scan.line, scan.self, {*scan.offered, LoadNow()});
-  for (const auto& [node, child] : scan.children) all = aggregation::Merge(scan.line, leaders, all, child.summary);
-  if (!scan.place.parent) return Finish(generation, scan, ScanReply{std::move(all), 0});
+  for (const auto& [node, child] : scan.children) {
+    all = aggregation::Merge(scan.line, leaders, all, child.summary);
+    scan.popular = reduce::PopularBlocks::Merge(scan.popular, child.popular, scan.common_most);
+  }
+  if (!scan.place.parent) return Finish(generation, scan, ScanReply{std::move(all), scan.popular.OfSeveral(), 0});
   const std::string& parent = scan.line.nodes[*scan.place.parent].name;
-  peers_.Call(job, parent, PeerKind::kScan, Encode(ScanRequest{generation, leaders, scan.options.stripe_bytes, std::move(all)}),
+  peers_.Call(job, parent, PeerKind::kScan,
+              Encode(ScanRequest{generation, leaders, scan.options.stripe_bytes, scan.block_bytes, std::move(all), scan.popular}),
               kScanTimeout, [this, generation](const Result<Buffer>& answer) {
                 OnAnswer(generation, answer.ok() ? DecodeScanReply(*answer) : Result<ScanReply>(answer.status()));
               });
@@ -157,7 +176,7 @@ void Planner::Finish(const Generation& generation, Scan& scan, const Result<Scan
     const auto child = node ? scan.children.find(*node) : scan.children.end();
     if (child == scan.children.end() || !child->second.answer) return;
     const auto say = std::exchange(child->second.answer, nullptr);
-    say(answer.ok() ? Result<Buffer>(Encode(ScanReply{answer->root, before})) : Result<Buffer>(answer.status()));
+    say(answer.ok() ? Result<Buffer>(Encode(ScanReply{answer->root, answer->popular, before})) : Result<Buffer>(answer.status()));
   };
   if (!answer.ok()) {
     LogDebug("agent", "{} is not planned: {}", generation.ToString(), answer.status().ToString());
@@ -170,7 +189,9 @@ void Planner::Finish(const Generation& generation, Scan& scan, const Result<Scan
   tell(scan.place.right, own_before + *scan.offered);
   if (scan.answer) return;
   scan.answer = *answer;
-  decided_(generation, PlanOf(scan.line, scan.options, scan.self, *scan.offered, answer->root, own_before));
+  WritePlan plan = PlanOf(scan.line, scan.options, scan.has_leaders, scan.self, *scan.offered, answer->root, own_before);
+  plan.common = answer->popular;
+  decided_(generation, plan);
 }
 
 void Planner::Tick() {

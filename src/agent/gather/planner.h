@@ -1,5 +1,5 @@
-// Who writes the images of a version, for store.layout = leaders: one scan along the tree of the job's nodes, after which each
-// node knows what all of them have, and decides alone (aggregation/election.h).
+// Who writes what of a version, for store.layout = leaders and reduce.deduplicate = job: one scan along the tree of the job's
+// nodes, after which each node knows what all of them have, and decides alone (aggregation/election.h, reduce/common_blocks.h).
 //
 // A node tells its parent what its subtree has; the answer, which comes when the root has heard all, brings what all have and how
 // many bytes lie before the subtree. A node that does not answer leaves those above it without a plan, and all that wait for the
@@ -18,10 +18,12 @@
 #include "aggregation/election.h"
 #include "aggregation/scan_tree.h"
 #include "aggregation/summary.h"
+#include "reduce/popular_blocks.h"
 
 namespace kedge {
 
 class AgentCore;
+class Flush;
 class Peers;
 
 // What a node does of a version.
@@ -32,20 +34,25 @@ struct WritePlan {
     uint64_t from = 0;
     uint64_t bytes = 0;
   };
-  std::vector<Run> runs;
+  std::vector<Run> runs;              // none without leaders
   std::optional<uint64_t> led_bytes;  // of all nodes, that this one is to write; nothing: it leads nothing
+  reduce::PopularBlocks common;       // that several nodes have
+  uint32_t self = 0;                  // this node's place among them
 };
 
 class Planner {
  public:
   // `decided` is called once for each version that was offered and planned in time.
   using Decided = std::function<void(const Generation& generation, const WritePlan& plan)>;
-  Planner(AgentCore& core, Peers& peers, Decided decided) : core_(core), peers_(peers), decided_(std::move(decided)) {}
+  Planner(AgentCore& core, Flush& flush, Peers& peers, Decided decided)
+      : core_(core), flush_(flush), peers_(peers), decided_(std::move(decided)) {}
 
   // Whether the nodes plan the job's versions together.
   bool Plans(const Job& job, const Generation& generation) const { return LineFor(job, generation).has_value(); }
-  // What this node has of the version. Once.
-  void Offer(const Job& job, const Generation& generation, uint64_t bytes);
+  // This node's place among them; nothing: it is none of them.
+  std::optional<uint32_t> PlaceOf(const Job& job, const Generation& generation);
+  // What this node has of the version; `popular`: as the member of its place. Once.
+  void Offer(const Job& job, const Generation& generation, uint64_t bytes, reduce::PopularBlocks popular);
   void OnScan(const Job& job, const std::string& node, const ScanRequest& request, std::function<void(Result<Buffer>)> answer);
   // Scans that have not come to an end for long are let go of.
   void Tick();
@@ -53,6 +60,7 @@ class Planner {
  private:
   struct Child {
     aggregation::Summary summary;
+    reduce::PopularBlocks popular;
     std::function<void(Result<Buffer>)> answer;
   };
   struct Scan {
@@ -61,7 +69,11 @@ class Planner {
     uint32_t self = 0;
     aggregation::TreePlace place;
     int64_t begun_ns = 0;
+    bool has_leaders = false;
+    uint32_t common_most = 1;
+    uint32_t block_bytes = 0;
     std::optional<uint64_t> offered;
+    reduce::PopularBlocks popular;
     std::map<uint32_t, Child> children;
     bool is_told = false;  // the parent
     std::optional<ScanReply> answer;
@@ -75,6 +87,7 @@ class Planner {
   void Finish(const Generation& generation, Scan& scan, const Result<ScanReply>& answer);
 
   AgentCore& core_;
+  Flush& flush_;
   Peers& peers_;
   const Decided decided_;
   std::map<Generation, Scan> scans_;

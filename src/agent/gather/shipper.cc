@@ -7,6 +7,7 @@
 #include "agent/flush/flush.h"
 #include "agent/flush/publisher.h"
 #include "agent/gather/carrier.h"
+#include "agent/gather/job_blocks.h"
 #include "agent/gather/stagers.h"
 #include "agent/images/images.h"
 #include "agent/peers/peers.h"
@@ -20,6 +21,8 @@ namespace {
 
 // From a version's first image that has ended here until its images are written from here, come what may.
 constexpr Duration kPlanPatience = std::chrono::seconds(3);
+// A node's images at least, where it looks for blocks that others have: it has more patience for so much.
+constexpr uint64_t kLookedAtBytesPerSecond = uint64_t{512} << 20;
 // For a leader that does not get on.
 constexpr Duration kLeaderPatience = std::chrono::seconds(5);
 constexpr Duration kCarryTimeout = std::chrono::seconds(5);
@@ -38,17 +41,19 @@ CarryRequest::Item ItemOf(const Image& image) {
 
 }  // namespace
 
-Shipper::Shipper(AgentCore& core, Assignment& assignment, Carrier& carrier, Flush& flush, Images& images, Peers& peers,
-                 Publisher& publisher, Stagers& stagers)
+Shipper::Shipper(AgentCore& core, Assignment& assignment, Carrier& carrier, Flush& flush, Images& images, JobBlocks& job_blocks,
+                 Peers& peers, Publisher& publisher, Stagers& stagers)
     : core_(core),
       assignment_(assignment),
       carrier_(carrier),
       flush_(flush),
       images_(images),
+      job_blocks_(job_blocks),
       peers_(peers),
       publisher_(publisher),
       stagers_(stagers),
-      planner_(core, peers, [this](const Generation& generation, const WritePlan& decided) { OnDecided(generation, decided); }) {}
+      planner_(core, flush, peers,
+               [this](const Generation& generation, const WritePlan& decided) { OnDecided(generation, decided); }) {}
 
 void Shipper::OnStoreDue(Version& version) {
   const Job& job = *version.job;
@@ -74,9 +79,26 @@ void Shipper::Offer(Version& version, Plan& plan) {
     plan.images.emplace_back(rank, StreamBytes(*image));
     bytes += plan.images.back().second;
   }
-  if (!Stagers::HasThem(*version.job)) return planner_.Offer(*version.job, version.generation, bytes);
+  if (JobBlocks::AreWanted(*version.job)) return OfferBlocks(version, plan, bytes);
+  if (!Stagers::HasThem(*version.job)) return planner_.Offer(*version.job, version.generation, bytes, {});
   stagers_.Find(*version.job,
                 [this, generation = version.generation](const Result<std::string>& node) { OnStager(generation, node); });
+}
+
+// What the nodes wait for takes them a look at all that they have.
+void Shipper::OfferBlocks(Version& version, Plan& plan, uint64_t bytes) {
+  const auto place = planner_.PlaceOf(*version.job, version.generation);
+  if (!place) return;
+  plan.patience = std::chrono::milliseconds(1000 * bytes / kLookedAtBytesPerSecond);
+  std::vector<uint32_t> ranks;
+  for (const auto& [rank, image_bytes] : plan.images) ranks.push_back(rank);
+  job_blocks_.Look(version, ranks, *place, [this, generation = version.generation, bytes](reduce::PopularBlocks popular) {
+    const Job* const job = core_.FindJobOf(generation);
+    if (job == nullptr) return;
+    const Version* const looked_at = images_.FindVersion(generation);
+    const bool is_awaited = looked_at != nullptr && looked_at->writers == Version::Writers::kAwaited;
+    planner_.Offer(*job, generation, bytes, is_awaited ? std::move(popular) : reduce::PopularBlocks());
+  });
 }
 
 void Shipper::OnStager(const Generation& generation, const Result<std::string>& node) {
@@ -123,7 +145,7 @@ void Shipper::GiveUp(const Generation& generation, const char* why) {
   // Others need not wait for this node; what is not known yet of the version is nothing that it would ship.
   Plan& plan = plans_[generation];
   if (!std::exchange(plan.is_offered, true) && !Stagers::HasThem(*version->job)) {
-    planner_.Offer(*version->job, generation, 0);
+    planner_.Offer(*version->job, generation, 0, {});
   }
 }
 
@@ -146,6 +168,7 @@ void Shipper::OnDecided(const Generation& generation, const WritePlan& decided) 
     }
   }
   plans_.erase(plan);
+  if (version != nullptr) job_blocks_.OnAgreed(*version, decided.common, decided.self);
   for (auto& [node, request] : requests) {
     if (node == self) {
       carrier_.Account(generation, self, request.accounted_bytes);
@@ -287,7 +310,7 @@ void Shipper::Tick() {
     if (version == nullptr || version->writers != Version::Writers::kAwaited) continue;
     if (is_room_wanted_still) {
       given_up.emplace_back(generation, "a rank waits for a place that its flush would free");
-    } else if (plan.since_ns != 0 && now_ns - plan.since_ns > kPlanPatience.count()) {
+    } else if (plan.since_ns != 0 && now_ns - plan.since_ns > (kPlanPatience + plan.patience).count()) {
       given_up.emplace_back(generation, "not all nodes have said in time what they have");
     }
   }
@@ -299,6 +322,7 @@ void Shipper::Tick() {
   }
   std::erase_if(plans_, [&](const auto& entry) { return images_.FindVersion(entry.first) == nullptr; });
   planner_.Tick();
+  job_blocks_.Tick();
   LookAtSteps();
 }
 

@@ -33,14 +33,15 @@ class Assignment;
 class Carrier;
 class Flush;
 class Images;
+class JobBlocks;
 class Peers;
 class Publisher;
 class Stagers;
 
 class Shipper {
  public:
-  Shipper(AgentCore& core, Assignment& assignment, Carrier& carrier, Flush& flush, Images& images, Peers& peers,
-          Publisher& publisher, Stagers& stagers);
+  Shipper(AgentCore& core, Assignment& assignment, Carrier& carrier, Flush& flush, Images& images, JobBlocks& job_blocks,
+          Peers& peers, Publisher& publisher, Stagers& stagers);
 
   // The version is to get to the store.
   void OnStoreDue(Version& version);
@@ -61,6 +62,7 @@ class Shipper {
   struct Plan {
     int64_t since_ns = 0;  // when the first of its images ended; 0: none has
     bool is_offered = false;
+    Duration patience{};
     std::vector<std::pair<uint32_t, uint64_t>> images;  // that were offered: ranks and bytes
   };
   // What one leader is to write for this node.
@@ -81,6 +83,7 @@ class Shipper {
   using Key = std::pair<Generation, std::string>;  // version and leader
 
   void Offer(Version& version, Plan& plan);
+  void OfferBlocks(Version& version, Plan& plan, uint64_t bytes);
   // Nothing of the version waits for a plan any more.
   void GiveUp(const Generation& generation, const char* why);
   void OnDecided(const Generation& generation, const WritePlan& decided);
@@ -104,6 +107,7 @@ class Shipper {
   Carrier& carrier_;
   Flush& flush_;
   Images& images_;
+  JobBlocks& job_blocks_;
   Peers& peers_;
   Publisher& publisher_;
   Stagers& stagers_;

@@ -221,11 +221,27 @@ KEDGE_FIELDS(aggregation::Summary) {
     if constexpr (Walk::kReads) candidate.load = static_cast<uint8_t>(load);
   });
 }
+KEDGE_FIELDS(reduce::PopularBlocks) {
+  std::vector<reduce::PopularBlock> blocks = m.blocks();
+  std::vector<reduce::PopularBlocks::Load> loads = m.loads();
+  walk.List(blocks, sizeof(Fingerprint) + 3, [&](auto& block) {
+    uint32_t second = block.second_owner + 1;  // kNobody: 0
+    walk.Fixed(block.fingerprint), walk(block.count), walk(block.owner), walk(second);
+    if constexpr (Walk::kReads) block.second_owner = second - 1;
+  });
+  walk.List(loads, 2, [&](auto& load) { walk(load.member), walk(load.blocks); });
+  if constexpr (Walk::kReads) {
+    auto made = reduce::PopularBlocks::Make(std::move(blocks), std::move(loads));
+    walk.Check([&] { return made.ok(); }, "popular blocks of no members");
+    if (made.ok()) m = *std::move(made);
+  }
+}
 KEDGE_FIELDS(ScanRequest) {
-  walk(m.generation), walk(m.leaders), walk(m.stripe_bytes), Fields(walk, m.summary);
+  walk(m.generation), walk(m.leaders), walk(m.stripe_bytes), walk(m.block_bytes), Fields(walk, m.summary);
+  Fields(walk, m.popular);
 }
 KEDGE_FIELDS(ScanReply) {
-  Fields(walk, m.root), walk(m.before);
+  Fields(walk, m.root), Fields(walk, m.popular), walk(m.before);
 }
 KEDGE_FIELDS(CarryRequest) {
   walk(m.generation), walk(m.ranks, kRanksMax), walk(m.is_withdrawn), walk(m.is_leaving), walk(m.held, kRanksMax);

@@ -18,6 +18,7 @@
 #include "format/wire.h"
 #include "net/measure.h"
 #include "net/network.h"
+#include "reduce/popular_blocks.h"
 #include "redundancy/plan.h"
 #include "schedule/schedule.h"
 #include "session/messages.h"
@@ -209,10 +210,13 @@ struct ScanRequest {
   // By which the plan is made: the same on all nodes.
   uint32_t leaders = 0;
   uint64_t stripe_bytes = 0;
+  uint32_t block_bytes = 0;  // of `popular`
   aggregation::Summary summary;
+  reduce::PopularBlocks popular;
 };
 struct ScanReply {
   aggregation::Summary root;
+  reduce::PopularBlocks popular;
   uint64_t before = 0;
 };
 

@@ -186,7 +186,9 @@ std::shared_ptr<const reduce::BaseImage> StoreContext::BaseFor(const Catalog& ca
     if (!can_be) return std::shared_ptr<const reduce::BaseImage>();
     const std::string key = keys::RelativeToJob(generation.job, image.object_key);
     const auto live = with_neighbours || HasNodeObject(image) ? LiveBytesOf(catalog, part) : nullptr;
-    KEDGE_ASSIGN_OR_RETURN(reduce::BaseImage base, reduce::BaseImage::Make(image.record, *image.map, key, {}, live.get()));
+    reduce::SharingLimits limits;
+    limits.is_common = &keys::IsCommonObject;
+    KEDGE_ASSIGN_OR_RETURN(reduce::BaseImage base, reduce::BaseImage::Make(image.record, *image.map, key, limits, live.get()));
     return std::make_shared<const reduce::BaseImage>(std::move(base));
   };
   const auto found = look();
@@ -203,7 +205,7 @@ Status FlushObject::Begin() {
   KEDGE_RETURN_IF_ERROR(PrepareGeneration(catalog, generation_));
   std::shared_ptr<const reduce::BaseImage> base;
   if (reduced_.as.shares) {
-    base = store_->BaseFor(catalog, generation_, rank_, block_bytes_, reduced_.as.deduplicate == Deduplication::kNode);
+    base = store_->BaseFor(catalog, generation_, rank_, block_bytes_, reduced_.as.deduplicate >= Deduplication::kNode);
   }
   os::KillPoint("flush-base-claimed");
   // How much of it is to be written is not known where some of it may be there already, or becomes smaller.
@@ -213,7 +215,8 @@ Status FlushObject::Begin() {
   if (block_bytes_ == 0) return Status::Ok();
   reduced_.had_base = base != nullptr;
   using Pieces = reduce::ImageReduction::Pieces;
-  reduction_.emplace(rank_, block_bytes_, reduced_.as.is_whole ? Pieces::kWhole : Pieces::kReduced, std::move(base));
+  reduction_.emplace(rank_, block_bytes_, reduced_.as.is_whole ? Pieces::kWhole : Pieces::kReduced, std::move(base),
+                     reduced_.as.common);
   return Status::Ok();
 }
 
@@ -263,6 +266,7 @@ reduce::ReducedPiece FlushObject::Reduce(ByteSpan bytes, const PieceSource& sour
   reduce::KnownBlocks known{.base = reduction_->base(), .may_borrow = may_borrow};
   if (reduced_.as.deduplicate != Deduplication::kOff) known.image = &firsts_;
   if (borrower_) known.neighbours = &*borrower_;
+  if (common_borrower_) known.common = &*common_borrower_;
   if (reduced_.as.compares) known.piece = std::make_shared<const SourceBytes>(source);
   return reduce::ReducePiece(bytes, {rank_, stream_offset}, block_bytes_, known);
 }
@@ -390,11 +394,17 @@ Status FlushObject::WriteRecords(ByteSpan record, const reduce::Lenders& lenders
     entry->map_crc32c = crc32c::Compute(&records[record.size()], entry->map_bytes);
     for (const SharedObject& other : map.objects) {
       const std::string folder = keys::GenerationOfObject(other.key).value_or(other.key);
-      IsOfVersion(other, generation_) ? leans_on->insert(other.key.substr(folder.size() + 1)) : references->insert(folder);
+      const bool is_of_version = IsOfVersion(other, generation_), is_common = keys::IsCommonObject(other.key);
+      if (is_of_version && !is_common) leans_on->insert(other.key.substr(folder.size() + 1));
+      if (!is_of_version || is_common) references->insert(is_of_version ? other.key : folder);
     }
   }
   entry->object = object->name();
   return object->WriteAt(entry->record_offset, records);
+}
+
+std::set<std::string> FlushObject::CommonObjects() const {
+  return common_borrower_ ? common_borrower_->ObjectsInUse() : std::set<std::string>();
 }
 
 std::optional<Reduced> FlushObject::reduced() {

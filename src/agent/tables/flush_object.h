@@ -17,6 +17,7 @@
 #include "format/store_records.h"
 #include "reduce/base_image.h"
 #include "reduce/borrower.h"
+#include "reduce/common_blocks.h"
 #include "reduce/first_blocks.h"
 #include "reduce/image_reduction.h"
 #include "reduce/viability.h"
@@ -105,8 +106,9 @@ struct Reduction {
   bool is_whole = false;     // all blocks are written as they are, and the map says where: the rest does not matter then
   bool shares = false;       // with the version before
   Deduplication deduplicate = Deduplication::kOff;
-  std::shared_ptr<reduce::FirstBlocks> node_blocks;  // of the images that may lend it blocks, and it them; null: none
-  bool compares = false;                             // bytes, before blocks are taken for equal
+  std::shared_ptr<reduce::FirstBlocks> node_blocks;    // of the images that may lend it blocks, and it them; null: none
+  std::shared_ptr<const reduce::CommonBlocks> common;  // what nodes write for each other; null: nothing
+  bool compares = false;                               // bytes, before blocks are taken for equal
   Feature compress = Feature::kOff;
   // kAuto: what the store is known to take of one flush (0: nothing is), and what compressing took of late.
   double store_bytes_per_second = 0;
@@ -139,6 +141,7 @@ class FlushObject {
         block_bytes_(reduction.block_bytes),
         reduced_{.as = reduction} {
     if (reduction.node_blocks != nullptr) borrower_.emplace(reduction.node_blocks, rank);
+    if (reduction.common != nullptr) common_borrower_.emplace(reduction.common);
   }
 
   FlushObject(const FlushObject&) = delete;
@@ -152,12 +155,15 @@ class FlushObject {
   Result<PieceWritten> WriteBytes(ByteSpan bytes, uint64_t stream_offset) { return Write(bytes, {}, stream_offset, false); }
   // What images that have blocks in its object need to know of it. Nothing: they have none. REQUIRES: all pieces are written.
   std::optional<reduce::Lender> AsLender();
-  // Behind all pieces, `record` and what belongs to it; `entry` is told where, `references` what the image refers to, and
-  // `leans_on` in which of the lenders' objects it has blocks. kIncomplete: in others, which are not there.
+  // Behind all pieces, `record` and what belongs to it; `entry` is told where, `references` what the image refers to, as
+  // PartRecord has it, and `leans_on` in which of the lenders' objects it has blocks. kIncomplete: in others, which are not
+  // there.
   Status WriteRecords(ByteSpan record, const reduce::Lenders& lenders, ImageEntry* entry, std::set<std::string>* references,
                       LeansOn* leans_on);
   // Begins the object when no piece has.
   Result<ObjectUnderWay*> Object();
+  // The objects of several nodes' blocks (CommonBlocks) in which blocks of it lie, that it is published after.
+  std::set<std::string> CommonObjects() const;
   // Nothing: it was not to be reduced.
   std::optional<Reduced> reduced();
 
@@ -183,6 +189,7 @@ class FlushObject {
   std::optional<reduce::ImageReduction> reduction_;  // begun with the object
   reduce::FirstBlocks firsts_;
   std::optional<reduce::Borrower> borrower_;
+  std::optional<reduce::CommonBorrower> common_borrower_;
   Reduced reduced_;
   Status failed_;
 };

@@ -34,6 +34,7 @@
 #include "os/files/file_system.h"
 #include "os/files/private_files.h"
 #include "os/process/process.h"
+#include "reduce/common_blocks.h"
 #include "reduce/first_blocks.h"
 #include "reduce/worth.h"
 #include "schedule/interval_advice.h"
@@ -293,6 +294,14 @@ struct Undecided {
 
 using DecidedTurns = std::deque<std::pair<Generation, ScheduledLevels>>;
 
+// Of written images that have blocks in other nodes' objects: whether these stand by now (flush/publisher.h).
+struct CommonWait {
+  int64_t since_ns = 0;  // 0: nothing was waited for yet
+  Duration pause{};      // before the next look
+  bool is_looking = false;
+  std::set<std::string> stand;
+};
+
 // One generation on this node.
 struct Version {
   Generation generation;
@@ -315,6 +324,9 @@ struct Version {
   // The blocks that its images may lend each other (reduce.deduplicate), from the first that is written until they are published.
   // Those that are written later stand alone: so whoever borrows is published together with all its lenders.
   std::shared_ptr<reduce::FirstBlocks> node_blocks;
+  // The blocks that nodes write for each other, once they have agreed on them (reduce.deduplicate = job).
+  std::shared_ptr<const reduce::CommonBlocks> common;
+  CommonWait common_wait;
   // Whether this node writes its images; kAwaited: the nodes of the job are about to agree (gather/shipper.h).
   enum class Writers : uint8_t { kHere, kAwaited } writers = Writers::kHere;
   bool has_published = false;  // images of it, from here

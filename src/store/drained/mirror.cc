@@ -128,6 +128,7 @@ Status Carrier::CarryAll() {
   KEDGE_RETURN_IF_ERROR(RemoveOwnTemporaries(folder));
   if (!in_target_) KEDGE_RETURN_IF_ERROR(Verify());
   for (const std::string& reference : info.references) {
+    if (keys::IsCommonObject(reference)) continue;  // its own: below, with all its objects
     const std::string referred = keys::JobFolder(generation_.job) + '/' + reference;
     KEDGE_RETURN_IF_ERROR(RemoveOwnTemporaries(referred));
     const bool is_whole = to().Stamp(referred + "/version").ok();

@@ -18,6 +18,7 @@ Result<std::optional<Generation>> ClaimBase(const Catalog& catalog, const Genera
   // In order, so that whoever looks from the oldest to the newest who refers to what misses nobody (References::Read).
   if (!(base < generation) || newest->reprieved) return none;
   BaseRecord record{generation, WallTimeNs(), newest->references};
+  std::erase_if(record.references, keys::IsCommonObject);  // they lie in the base
   record.references.push_back(keys::RelativeToJob(base.job, keys::GenerationFolder(base)));
   std::sort(record.references.begin(), record.references.end());
   const std::string key = keys::BaseKey(generation, base);

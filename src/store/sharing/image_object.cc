@@ -187,7 +187,8 @@ StoredBytes StoredBytesOf(const StoredImage& image) {
   const BlockLayout layout(image.record, image.map->block_bytes);
   std::vector<uint64_t*> bytes_in = {&bytes.zeros, &bytes.own};
   for (const SharedObject& object : image.map->objects) {
-    bytes_in.push_back(IsOfVersion(object, image.record.identity.generation) ? &bytes.borrowed : &bytes.shared);
+    const bool is_of_version = IsOfVersion(object, image.record.identity.generation);
+    bytes_in.push_back(!is_of_version ? &bytes.shared : keys::IsCommonObject(object.key) ? &bytes.common : &bytes.borrowed);
   }
   std::set<std::pair<uint32_t, uint64_t>> known;
   uint64_t number = 0;

@@ -20,6 +20,7 @@ struct StoredBytes {
   uint64_t own = 0;       // in its own object, without records
   uint64_t shared = 0;    // in objects of other versions
   uint64_t borrowed = 0;  // in objects of other ranks of the same version
+  uint64_t common = 0;    // in objects of blocks that several nodes have, of the same version
   uint64_t zeros = 0;     // nowhere
   uint64_t copies = 0;    // where an earlier block of the image lies
   uint64_t stored = 0;    // what its own take there: less where they are compressed
