@@ -15,6 +15,8 @@ COMMANDS: tuple[str, ...] = (
     "fit",
     "groups",
     "staging",
+    "sharing",
+    "tracking",
     "figures",
     "curves",
 )
