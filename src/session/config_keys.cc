@@ -234,7 +234,7 @@ void AddJobKeys(ConfigRegistry& registry) {
       "equal blocks are written to the store once: off, rank (of one image), node (of all ranks there), or job (of all nodes)"};
   deduplicate.choices = {"off", "rank", "node", "job"};
   registry.Add(deduplicate);
-  KeySpec common{"reduce.common", kInt64, "16384", kJob,
+  KeySpec common{"reduce.common", kInt64, "65536", kJob,
                  "with reduce.deduplicate = job: blocks, the most frequent ones, that the nodes agree on for a version"};
   common.minimum = 1;
   common.maximum = kCommonBlocksMost;

@@ -74,7 +74,7 @@ struct JobKeys {
   bool skip_queued = false;
   Feature reduce_incremental = Feature::kOff;  // blocks that the version before has are not written once more
   Deduplication reduce_deduplicate = Deduplication::kOff;
-  uint32_t reduce_common_most = 16384;      // blocks that nodes agree on for a version, with Deduplication::kJob
+  uint32_t reduce_common_most = 65536;      // blocks that nodes agree on for a version, with Deduplication::kJob
   bool reduce_verify = false;               // bytes are compared as well as fingerprints, where they are at hand
   Feature reduce_compress = Feature::kOff;  // the others are compressed
   uint32_t reduce_block_bytes = 64 << 10;   // a power of two, kMapBlockBytesMin to kMapBlockBytesMax

@@ -115,8 +115,7 @@ class CommonBlocksTest : public ProtectTest {
 };
 
 class CommonBlocksOf : public CommonBlocksTest, public ::testing::WithParamInterface<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Layouts, CommonBlocksOf,
-                         ::testing::Values("", "store.layout=node\n", "reduce.verify=on\nstore.layout=node\n"));
+INSTANTIATE_TEST_SUITE_P(Layouts, CommonBlocksOf, ::testing::Values("", "store.layout=node\n", "reduce.compress=on\n"));
 
 // Of all but what one has alone: 256 blocks of 1024 that are the ranks' own, 128 of all, and 64 of each of two pairs.
 TEST_P(CommonBlocksOf, AreWrittenOnce) {
@@ -152,6 +151,15 @@ TEST_F(CommonBlocksTest, AJobOnOneNodeSharesAsItsRanksDo) {
   TakeCommon(places, kJob, 2);
   EXPECT_THAT(CommonObjects(2), ::testing::IsEmpty());
   EXPECT_LE(StoredBlocks(2), kOfAll + 2 * kOfTwo + 4 * kOwn + 64);
+  ExpectStored(places, 2);
+}
+
+// Bytes of another node are not at hand.
+TEST_F(CommonBlocksTest, AreNotLookedForWhereBytesAreCompared) {
+  const std::vector<int> places = {0, 0, 1, 1};
+  TakeCommon(places, std::string(kJob) + "reduce.verify=on\n", 2);
+  EXPECT_THAT(CommonObjects(2), ::testing::IsEmpty());
+  EXPECT_LE(StoredBlocks(2), 2 * (kOfAll + kOfTwo) + 4 * kOwn + 64) << "of each node once";
   ExpectStored(places, 2);
 }
 

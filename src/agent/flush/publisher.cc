@@ -375,6 +375,7 @@ void Publisher::SaveFiles(const Version& version) {
 }
 
 void Publisher::OnComplete(Version& version) {
+  version.common = nullptr;
   ++core_.counters().versions_completed;
   LogInfo("agent", "{} is complete in the store", version.generation.ToString());
   for (const auto& [rank, image] : version.images) {

@@ -20,6 +20,8 @@
 namespace kedge {
 namespace {
 
+// Nodes that have not agreed by then do not.
+constexpr Duration kAgreedWithin = std::chrono::seconds(60);
 // Read or written at a time: whole blocks.
 constexpr size_t kStepBytes = size_t{4} << 20;
 
@@ -33,7 +35,11 @@ struct HashOfFingerprint {
   size_t operator()(const Fingerprint& fingerprint) const { return NumberOf(fingerprint); }
 };
 
-using Blocks = std::unordered_map<Fingerprint, reduce::ImageBlock, HashOfFingerprint>;
+struct FoundBlock {
+  reduce::ImageBlock place;  // of one of them
+  uint32_t count = 0;
+};
+using Blocks = std::unordered_map<Fingerprint, FoundBlock, HashOfFingerprint>;
 
 }  // namespace
 
@@ -68,7 +74,7 @@ Status LookAtChunk(const HeldStream& held, uint32_t rank, uint64_t offset, uint6
       const Fingerprint fingerprint = reduce::FingerprintOf(block);
       const uint64_t place = offset + done + at;
       if (base != nullptr && base->Find({place, block_bytes}, fingerprint)) continue;
-      found->try_emplace(fingerprint, reduce::ImageBlock{rank, place});
+      ++found->try_emplace(fingerprint, FoundBlock{{rank, place}}).first->second.count;
     }
   }
   return Status::Ok();
@@ -90,11 +96,11 @@ Status WriteShare(StoreContext& store, const Generation& generation, const reduc
     const uint64_t offset = next * block_bytes;
     for (; next < share.blocks.size() && buffer.size() + block_bytes <= kStepBytes; ++next) {
       const auto found = blocks.find(share.blocks[next]);
-      const auto image = found == blocks.end() ? images.end() : images.find(found->second.rank);
+      const auto image = found == blocks.end() ? images.end() : images.find(found->second.place.rank);
       if (image == images.end()) return Status(Code::kNotFound, "a block is not on this node any more");
       const size_t at = buffer.size();
       buffer.resize(at + block_bytes);
-      KEDGE_RETURN_IF_ERROR(image->second.Read(found->second.stream_offset, block_bytes, &buffer[at]));
+      KEDGE_RETURN_IF_ERROR(image->second.Read(found->second.place.stream_offset, block_bytes, &buffer[at]));
       if (reduce::FingerprintOf(ByteSpan(buffer).subspan(at)) != share.blocks[next]) {
         return Status(Code::kCorrupt, "a block has changed in its slot");
       }
@@ -115,7 +121,9 @@ Status WriteShare(StoreContext& store, const Generation& generation, const reduc
 
 bool JobBlocks::AreWanted(const Job& job) {
   const JobKeys& keys = job.hello.keys;
-  return keys.reduce_deduplicate == Deduplication::kJob && keys.store_layout != StoreLayout::kLeaders && !Stagers::HasThem(job);
+  const bool are_written_here = keys.store_layout != StoreLayout::kLeaders && !Stagers::HasThem(job);
+  // Bytes of another node are not at hand to be compared.
+  return keys.reduce_deduplicate == Deduplication::kJob && !keys.reduce_verify && are_written_here;
 }
 
 std::vector<JobBlocks::Source> JobBlocks::TakeReaders(Version& version, const std::vector<uint32_t>& ranks,
@@ -183,13 +191,12 @@ void JobBlocks::Look(Version& version, const std::vector<uint32_t>& ranks, uint3
           found->blocks.clear();
         }
         std::vector<Fingerprint> fingerprints;
-        fingerprints.reserve(found->blocks.size());
-        for (const auto& [fingerprint, block] : found->blocks) fingerprints.push_back(fingerprint);
+        for (const auto& [fingerprint, block] : found->blocks) fingerprints.insert(fingerprints.end(), block.count, fingerprint);
         return Looked{std::move(found), reduce::PopularBlocks::Of(member, fingerprints, most)};
       },
       [this, ids, generation = version.generation, done = std::move(done)](Looked looked) {
         EndReaders(generation, ids);
-        if (images_.FindVersion(generation) != nullptr) looked_at_[generation] = std::move(looked.found);
+        if (images_.FindVersion(generation) != nullptr) looked_at_[generation] = {core_.clock().NowNs(), std::move(looked.found)};
         done(std::move(looked.popular));
       });
 }
@@ -197,7 +204,7 @@ void JobBlocks::Look(Version& version, const std::vector<uint32_t>& ranks, uint3
 void JobBlocks::OnAgreed(Version& version, const reduce::PopularBlocks& all, uint32_t member) {
   const auto looked_at = looked_at_.extract(version.generation);
   if (looked_at.empty() || all.blocks().empty()) return;
-  const std::shared_ptr<const Found> found = looked_at.mapped();
+  const std::shared_ptr<const Found> found = looked_at.mapped().found;
   const std::string folder = keys::RelativeToJob(version.generation.job, keys::GenerationFolder(version.generation)) + '/';
   const auto agreed_on = std::make_shared<const reduce::CommonBlocks>(
       all, found->block_bytes,
@@ -223,7 +230,8 @@ void JobBlocks::OnAgreed(Version& version, const reduce::PopularBlocks& all, uin
 }
 
 void JobBlocks::Tick() {
-  std::erase_if(looked_at_, [&](const auto& entry) { return images_.FindVersion(entry.first) == nullptr; });
+  const int64_t now_ns = core_.clock().NowNs();
+  std::erase_if(looked_at_, [&](const auto& entry) { return now_ns - entry.second.since_ns > kAgreedWithin.count(); });
 }
 
 }  // namespace kedge

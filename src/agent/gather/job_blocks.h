@@ -27,14 +27,15 @@ class JobBlocks {
  public:
   JobBlocks(AgentCore& core, Flush& flush, Images& images) : core_(core), flush_(flush), images_(images) {}
 
-  // Whether the job's nodes look for common blocks: not where images go to the store by way of other nodes.
+  // Whether the job's nodes look for common blocks: not where images go to the store by way of other nodes, or bytes are to be
+  // compared.
   static bool AreWanted(const Job& job);
   // `done` later, with what these images have, as `member` of the nodes. Whatever goes wrong: with fewer blocks, or none.
   void Look(Version& version, const std::vector<uint32_t>& ranks, uint32_t member,
             std::function<void(reduce::PopularBlocks)> done);
   // The nodes have agreed. Where the version's images are written already, only this node's part of it is done, for the others.
   void OnAgreed(Version& version, const reduce::PopularBlocks& all, uint32_t member);
-  // Lets go of versions that are gone.
+  // Lets go of what nobody has asked for in time.
   void Tick();
 
  private:
@@ -47,7 +48,11 @@ class JobBlocks {
   AgentCore& core_;
   Flush& flush_;
   Images& images_;
-  std::map<Generation, std::shared_ptr<const Found>> looked_at_;
+  struct LookedAt {
+    int64_t since_ns = 0;
+    std::shared_ptr<const Found> found;
+  };
+  std::map<Generation, LookedAt> looked_at_;
 };
 
 }  // namespace kedge

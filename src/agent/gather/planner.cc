@@ -103,7 +103,7 @@ Planner::Scan* Planner::Find(const Job& job, const Generation& generation) {
   scan.options = {{leaders, leaders}, job.hello.keys.store_stripe_bytes};
   scan.has_leaders = job.hello.keys.store_layout == StoreLayout::kLeaders;
   scan.common_most = job.hello.keys.reduce_common_most;
-  scan.block_bytes = flush_.BlockBytesOf(job);
+  scan.block_bytes = JobBlocks::AreWanted(job) ? flush_.BlockBytesOf(job) : 0;
   return &scans_.emplace(generation, std::move(scan)).first->second;
 }
 
@@ -145,14 +145,16 @@ void Planner::Advance(const Job& job, const Generation& generation, Scan& scan) 
   if (!scan.offered || scan.children.size() < children || std::exchange(scan.is_told, true)) return;
   const uint32_t leaders = scan.options.counts.leaders;
   aggregation::Summary all = aggregation::SummaryOf(scan.line, scan.self, {*scan.offered, LoadNow()});
-  for (const auto& [node, child] : scan.children) {
+  for (auto& [node, child] : scan.children) {
     all = aggregation::Merge(scan.line, leaders, all, child.summary);
-    scan.popular = reduce::PopularBlocks::Merge(scan.popular, child.popular, scan.common_most);
+    scan.popular = reduce::PopularBlocks::Merge(scan.popular, std::exchange(child.popular, {}), scan.common_most);
   }
-  if (!scan.place.parent) return Finish(generation, scan, ScanReply{std::move(all), scan.popular.OfSeveral(), 0});
+  if (!scan.place.parent)
+    return Finish(generation, scan, ScanReply{std::move(all), std::exchange(scan.popular, {}).OfSeveral(), 0});
   const std::string& parent = scan.line.nodes[*scan.place.parent].name;
   peers_.Call(job, parent, PeerKind::kScan,
-              Encode(ScanRequest{generation, leaders, scan.options.stripe_bytes, scan.block_bytes, std::move(all), scan.popular}),
+              Encode(ScanRequest{generation, leaders, scan.options.stripe_bytes, scan.block_bytes, std::move(all),
+                                 std::exchange(scan.popular, {})}),
               kScanTimeout, [this, generation](const Result<Buffer>& answer) {
                 OnAnswer(generation, answer.ok() ? DecodeScanReply(*answer) : Result<ScanReply>(answer.status()));
               });
@@ -188,7 +190,8 @@ void Planner::Finish(const Generation& generation, Scan& scan, const Result<Scan
   tell(scan.place.left, answer->before);
   tell(scan.place.right, own_before + *scan.offered);
   if (scan.answer) return;
-  scan.answer = *answer;
+  // Who asks once more hears of no common blocks, and does without.
+  scan.answer = ScanReply{answer->root, {}, answer->before};
   WritePlan plan = PlanOf(scan.line, scan.options, scan.has_leaders, scan.self, *scan.offered, answer->root, own_before);
   plan.common = answer->popular;
   decided_(generation, plan);
