@@ -132,5 +132,10 @@ def content_of(version: Mapping[str, Any], ranks_per_node: int) -> Content:
     left = whole - total["zero"] - total["copied"]
     unchanged = total["shared"] / left if left > 0 else 0.0
     grown = 1 / (1 - unchanged) if unchanged < 1 else 0.0  # parts are of the whole, as though nothing had been unchanged
-    parts = [min(1.0, grown * part / whole) for part in (of_node, total["common"])]
-    return Content(total["zero"] / whole, total["copied"] / whole, *parts, unchanged)
+    return Content(
+        zeros=total["zero"] / whole,
+        copies=total["copied"] / whole,
+        of_node=min(1.0, grown * of_node / whole),
+        of_job=min(1.0, grown * total["common"] / whole),
+        unchanged=unchanged,
+    )

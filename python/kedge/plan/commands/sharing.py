@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -75,8 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.png:
         write_file(arguments.png, png_bytes(_figure(content, machine, image_bytes, block, common)), "--png")
     if arguments.json:
-        scopes = [{key: getattr(choice, key) for key in Choice.__dataclass_fields__} for choice in found]
-        cli.print_json({"content": {**vars(content), "own": content.own}, "scopes": scopes, "soonest": best.scope})
+        scopes = [dataclasses.asdict(choice) for choice in found]
+        cli.print_json({"content": dataclasses.asdict(content) | {"own": content.own}, "scopes": scopes, "soonest": best.scope})
     else:
         print(text_table(_table(found, machine)))
         print(f"Soonest in the store: reduce.deduplicate = {best.scope}.")
@@ -141,9 +142,7 @@ def _table(found: list[Choice], machine: Machine) -> Table:
 
 def _figure(content: Content, machine: Machine, image_bytes: float, block: float, common: float) -> Figure:
     nodes = [2**power for power in range(max(1, math.ceil(math.log2(max(2, machine.nodes)))) + 1)]
-    loads = [
-        choices(content, Machine(**{**vars(machine), "nodes": count}), image_bytes, block, common) for count in nodes
-    ]
+    loads = [choices(content, dataclasses.replace(machine, nodes=count), image_bytes, block, common) for count in nodes]
     return Figure(
         key="sharing",
         title="What a node writes of a version",

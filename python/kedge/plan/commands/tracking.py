@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 
 from kedge.plan import cli
 from kedge.plan.errors import PlanError
@@ -52,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         write_file(arguments.png, png_bytes(_figure(image, interval, costs)), "--png")
     most = break_even(costs)
     if arguments.json:
-        rows = [{**vars(one), "saved_seconds": one.saved_seconds, "pays": one.pays} for one in found]
+        rows = [dataclasses.asdict(one) | {"saved_seconds": one.saved_seconds, "pays": one.pays} for one in found]
         cli.print_json({"parts": rows, "break_even": most})
     else:
         print(text_table(_table(found)))
