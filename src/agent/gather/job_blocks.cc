@@ -4,6 +4,7 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
 #include "agent/flush/flush.h"
@@ -212,6 +213,8 @@ void JobBlocks::OnAgreed(Version& version, const reduce::PopularBlocks& all, uin
   if (version.writers == Version::Writers::kAwaited) version.common = agreed_on;
   auto share = agreed_on->ShareOf(member);
   if (!share) return;
+  const uint64_t bytes = share->object.bytes;
+  core_.flush_rate().Take(bytes);
   std::vector<uint32_t> ranks;
   for (const auto& [rank, image] : version.images) ranks.push_back(rank);
   std::vector<uint64_t> ids;
@@ -221,9 +224,12 @@ void JobBlocks::OnAgreed(Version& version, const reduce::PopularBlocks& all, uin
       core_.flushers(),
       [store = version.job->store, generation = version.generation, share = *std::move(share), found,
        images = std::move(images)] { return WriteShare(*store, generation, share, found->block_bytes, found->blocks, images); },
-      [this, ids, generation = version.generation](const Status& written) {
+      [this, ids, generation = version.generation, bytes](const Status& written) {
         EndReaders(generation, ids);
-        if (written.ok()) return;
+        if (written.ok()) {
+          core_.counters().bytes_flushed += bytes;
+          return;
+        }
         LogWarning("agent", "{}: blocks that other nodes have as well are not written from here: {}", generation.ToString(),
                    written.ToString());
       });
