@@ -245,23 +245,19 @@ enum where {
   IN_HEAP,   /* *block; NULL: there is no memory */
 };
 
-static enum where allocate(size_t bytes, size_t alignment, void* caller, void** block) {
+static enum where allocate(size_t bytes, size_t alignment, bool zeroed, void* caller, void** block) {
   if (bytes < from || alignment > BLOCK_ALIGNMENT || !(is_asked_by_program(caller) || has_libraries)) return ELSEWHERE;
   enum where where = ELSEWHERE;
   pthread_rwlock_rdlock(&lock);
   if (context != NULL && (is_asked_by_program(caller) || is_asked_by_library(caller))) {
-    const int status = BEHIND(kedge_alloc)(context, NULL, bytes, 1, NULL, block);
+    const int status = BEHIND(kedge_heap_take)(context, bytes, zeroed, block);
     void* range = NULL;
     size_t range_bytes = 0;
     /* In a call-back nothing may be asked of the context. */
     const bool in_callback = status == KEDGE_ERROR_FAILED_PRECONDITION &&
                              BEHIND(kedge_heap_range)(context, &range, &range_bytes) == KEDGE_ERROR_FAILED_PRECONDITION;
     where = in_callback ? ELSEWHERE : IN_HEAP;
-    if (status == KEDGE_OK) {
-      BEHIND(kedge_hold)(context, *block, NULL);
-    } else if (where == IN_HEAP) {
-      *block = no_memory(bytes);
-    }
+    if (status != KEDGE_OK && where == IN_HEAP) *block = no_memory(bytes);
   }
   pthread_rwlock_unlock(&lock);
   /* A restart that has failed elsewhere may have made the range larger. */
@@ -384,7 +380,7 @@ SHOWN int kedge_finalize(kedge_context* ended, int drain) {
 static void* allocate_for(size_t bytes, void* caller) {
   void* block = NULL;
   if (is_early()) return take_first(bytes);
-  if (allocate(bytes, 1, caller, &block) == IN_HEAP) return block;
+  if (allocate(bytes, 1, false, caller, &block) == IN_HEAP) return block;
   return noted(next.malloc(bytes), bytes, caller);
 }
 
@@ -397,7 +393,7 @@ SHOWN void* calloc(size_t count, size_t element_bytes) {
   void* block = NULL;
   if (is_early()) return take_first(count * element_bytes);
   const bool fits = !__builtin_mul_overflow(count, element_bytes, &bytes);
-  if (fits && allocate(bytes, 1, CALLER, &block) == IN_HEAP) return block; /* a new one reads as zeros */
+  if (fits && allocate(bytes, 1, true, CALLER, &block) == IN_HEAP) return block;
   return noted(next.calloc(count, element_bytes), bytes, CALLER);
 }
 
@@ -423,7 +419,7 @@ static void* reallocate_for(void* block, size_t bytes, void* caller) {
     return moved;
   }
   void* moved = NULL;
-  if (allocate(bytes, 1, caller, &moved) == IN_HEAP) {
+  if (allocate(bytes, 1, false, caller, &moved) == IN_HEAP) {
     if (moved == NULL) return NULL;
     const size_t before = next.usable(block);
     memcpy(moved, block, before < bytes ? before : bytes);
@@ -447,7 +443,7 @@ SHOWN void* reallocarray(void* block, size_t count, size_t element_bytes) {
 static void* align_for(size_t alignment, size_t bytes, void* caller) {
   void* block = NULL;
   if (is_early()) return NULL;
-  if (allocate(bytes, alignment, caller, &block) == IN_HEAP) return block;
+  if (allocate(bytes, alignment, false, caller, &block) == IN_HEAP) return block;
   return noted(next.memalign(alignment, bytes), bytes, caller);
 }
 
@@ -493,12 +489,12 @@ static void* or_null(void* block) {
 }
 
 /* operator new of that mangled name, with `bytes` among its parameters. */
-#define NEW(name, alignment, or_fail, parameters, ...)                                \
-  SHOWN void* name parameters;                                                        \
-  SHOWN void* name parameters {                                                       \
-    void* block = NULL;                                                               \
-    if (allocate(bytes, alignment, CALLER, &block) == IN_HEAP) return or_fail(block); \
-    return noted(BEHIND(name)(__VA_ARGS__), bytes, CALLER);                           \
+#define NEW(name, alignment, or_fail, parameters, ...)                                       \
+  SHOWN void* name parameters;                                                               \
+  SHOWN void* name parameters {                                                              \
+    void* block = NULL;                                                                      \
+    if (allocate(bytes, alignment, false, CALLER, &block) == IN_HEAP) return or_fail(block); \
+    return noted(BEHIND(name)(__VA_ARGS__), bytes, CALLER);                                  \
   }
 
 NEW(_Znwm, 1, or_throw, (size_t bytes), bytes)

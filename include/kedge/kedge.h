@@ -252,6 +252,9 @@ KEDGE_API int kedge_heap(kedge_context* context, kedge_context* const** link);
 KEDGE_API int kedge_hold(kedge_context* context, const void* block, size_t* bytes);
 /* The range in which the heap lies; NULL and 0 before it is reserved. */
 KEDGE_API int kedge_heap_range(kedge_context* context, void** address, size_t* bytes);
+/* For allocators: a block of its own, without a name, that is held (kedge_hold). Its bytes are undefined, unless `zeroed`. When
+ * it is freed its memory is kept for the next one of about its size: at most 16 MiB of all. Errors as kedge_alloc. */
+KEDGE_API int kedge_heap_take(kedge_context* context, size_t bytes, int zeroed, void** block);
 /* What libkedge-malloc (kedge run --protect-heap) makes blocks of the heap: allocations of so many bytes and more
  * (heap.malloc_from) by the program itself, and by these of its libraries (heap.malloc_by), a text of up to `capacity` bytes with
  * its end. */

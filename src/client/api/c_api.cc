@@ -298,6 +298,15 @@ int kedge_heap_range(kedge_context* context, void** address, size_t* bytes) {
   });
 }
 
+int kedge_heap_take(kedge_context* context, size_t bytes, int zeroed, void** block) {
+  return Call(context, [&](Context& self, auto&) -> Status {
+    KEDGE_RETURN_IF_ERROR(NotNull(block, "block"));
+    *block = nullptr;
+    KEDGE_ASSIGN_OR_RETURN(*block, self.core.heap.Take(bytes, zeroed != 0));
+    return Status::Ok();
+  });
+}
+
 int kedge_heap_malloc(kedge_context* context, size_t* from, char* by, size_t capacity) {
   return Call(context, [&](Context& self, auto&) -> Status {
     KEDGE_RETURN_IF_ERROR(NotNull(from, "from"));

@@ -19,6 +19,9 @@ constexpr uint64_t kUnitsMax = uint64_t{1} << 30;  // that ids of blocks can tel
 // Ranges end here, below where x86-64 and arm64 load a program, in what sanitizers leave to the application.
 constexpr uint64_t kLastAddress = 0x554000000000;
 constexpr uint64_t kRangesTried = 8;
+// 16 MiB: what allocators of C libraries keep. Larger blocks are as fast with new memory.
+constexpr uint64_t kKeptUnitsMax = 256;
+constexpr uint64_t kKeptUnitsOfBlockMax = 64;
 
 // What is described no more fits another size.
 void SetBytes(uint64_t bytes, Region* region) {
@@ -82,6 +85,7 @@ void Heap::Leave() {
   std::vector<os::ReservedRange::Piece> pieces;
   for (const auto& [unit, units] : left) pieces.push_back({unit * kUnitBytes, units * kUnitBytes});
   range_.Leave(pieces);
+  kept_.clear(), kept_units_ = 0;
 }
 
 void Heap::SetOwner(kedge_context* owner) {
@@ -136,7 +140,9 @@ Result<kedge_context* const*> Heap::Link() {
 }
 
 Status Heap::TakeAt(uint64_t first, uint64_t units) {
-  if (!units_.TakeAt(first, units)) {
+  bool are_free = units_.TakeAt(first, units);
+  if (!are_free && !kept_.empty()) GiveBackKept(0), are_free = units_.TakeAt(first, units);
+  if (!are_free) {
     return Status(Code::kNoSpace, fmt::format("the heap has no room for {} bytes at {}: set heap.size to more than {}",
                                               units * kUnitBytes, fmt::ptr(AddressOf(first)), range_.bytes()));
   }
@@ -210,25 +216,52 @@ Result<void*> Heap::Allocate(const char* name, size_t count, size_t element_byte
     return Status(Code::kAlreadyExists,
                   fmt::format("{} '{}' is there already: kedge_find gives it", same->is_block ? "block" : "region", region.name));
   }
-  return AllocateUnits(std::move(region), name != nullptr);
+  return AllocateUnits(std::move(region), {.is_known = name != nullptr});
 }
 
-Result<void*> Heap::AllocateUnits(Region region, bool is_known) {
-  const uint64_t units = UnitsOf(region);
-  const auto first = units_.Take(units, units >= kLargePageUnits ? kLargePageUnits : 1);
-  if (!first) {
-    return Status(Code::kNoSpace,
-                  fmt::format("the heap has no room for {} bytes: set heap.size to more than {}", region.bytes, range_.bytes()));
+Result<void*> Heap::Take(size_t bytes, bool zeroed) {
+  KEDGE_RETURN_IF_ERROR(CheckUsable());
+  KEDGE_RETURN_IF_ERROR(Reserve());
+  KEDGE_ASSIGN_OR_RETURN(const kedge_region_info plain, KnownInfo(nullptr));
+  auto region = DescribeMemory(0, bytes, 1, plain);
+  if (!region.ok()) return region.status().WithContext("kedge_heap_take");
+  const auto kept = kept_.find(UnitsOf(*region));
+  if (kept == kept_.end()) return AllocateUnits(*std::move(region), {.is_known = true, .is_taken = true});
+  const auto [units, first] = *kept;
+  region->id = IdOf(first);
+  KEDGE_RETURN_IF_ERROR(group_->DeclareBlock(*std::move(region), AddressOf(first)));
+  kept_.erase(kept);
+  kept_units_ -= units;
+  blocks_[first] = {units, true, true};
+  if (zeroed) std::memset(AddressOf(first), 0, bytes);
+  return AddressOf(first);
+}
+
+Result<uint64_t> Heap::PlaceFor(uint64_t units) {
+  const uint64_t alignment = units >= kLargePageUnits ? kLargePageUnits : 1;
+  auto first = units_.Take(units, alignment);
+  if (!first && !kept_.empty()) GiveBackKept(0), first = units_.Take(units, alignment);
+  if (!first) return Status(Code::kNoSpace, fmt::format("set heap.size to more than {}", range_.bytes()));
+  const Status status = range_.Commit(*first * kUnitBytes, units * kUnitBytes);
+  if (!status.ok()) GiveBack(*first, units);
+  return status.ok() ? Result<uint64_t>(*first) : status;
+}
+
+Result<void*> Heap::AllocateUnits(Region region, Block block) {
+  block.units = UnitsOf(region);
+  const Result<uint64_t> first = PlaceFor(block.units);
+  if (first.status().code() == Code::kNoSpace) {
+    return Status(Code::kNoSpace, fmt::format("the heap has no room for {} bytes: {}", region.bytes, first.status().message()));
   }
+  KEDGE_RETURN_IF_ERROR(first.status());
   region.id = IdOf(*first);
-  Status status = range_.Commit(*first * kUnitBytes, units * kUnitBytes);
-  if (status.ok()) status = group_->DeclareBlock(std::move(region), AddressOf(*first));
+  const Status status = group_->DeclareBlock(std::move(region), AddressOf(*first));
   if (!status.ok()) {
-    GiveBack(*first, units);
+    GiveBack(*first, block.units);
     return status;
   }
-  UseLargePages(*first, units);
-  blocks_[*first] = {units, is_known};
+  UseLargePages(*first, block.units);
+  blocks_[*first] = block;
   return AddressOf(*first);
 }
 
@@ -237,9 +270,26 @@ void Heap::UseLargePages(uint64_t first, uint64_t units) {
 }
 
 void Heap::FreeUnits(uint64_t unit) {
+  const Block block = blocks_[unit];
   group_->RemoveBlock(IdOf(unit));
-  GiveBack(unit, blocks_[unit].units);
   blocks_.erase(unit);
+  block.is_taken ? Keep(unit, block.units) : GiveBack(unit, block.units);
+}
+
+void Heap::Keep(uint64_t first, uint64_t units) {
+  if (units > kKeptUnitsOfBlockMax) return GiveBack(first, units);
+  GiveBackKept(kKeptUnitsMax - units);
+  kept_.emplace(units, first);
+  kept_units_ += units;
+}
+
+void Heap::GiveBackKept(uint64_t units_most) {
+  while (kept_units_ > units_most) {
+    const auto largest = std::prev(kept_.end());
+    kept_units_ -= largest->first;
+    GiveBack(largest->second, largest->first);
+    kept_.erase(largest);
+  }
 }
 
 Status Heap::Free(void* block) {
@@ -302,8 +352,8 @@ Result<void*> Heap::ReallocateUnits(uint64_t unit, size_t bytes) {
   // Two blocks of one name are none, so it changes its owner.
   const std::string name = region.name;
   region.name.clear();
-  const bool is_known = blocks_[unit].is_known;
-  KEDGE_ASSIGN_OR_RETURN(void* const moved, AllocateUnits(std::move(region), is_known));
+  const Block block = blocks_[unit];
+  KEDGE_ASSIGN_OR_RETURN(void* const moved, AllocateUnits(std::move(region), block));
   std::memcpy(moved, AddressOf(unit), std::min<uint64_t>(before, bytes));
   FreeUnits(unit);
   KEDGE_ASSIGN_OR_RETURN(const uint64_t to, UnitOf(moved));
@@ -456,6 +506,7 @@ Status Heap::Make(const ImageRecord& image) {
   if (!range_.valid() && saved.address == 0) return Status::Ok();
   is_undefined_ = true;
   RemoveAllBut(saved);
+  GiveBackKept(0);
   const auto small = saved.regions.find(kSmallUnit);
   const uint64_t small_bytes = small == saved.regions.end() ? 0 : small->second->bytes;
   if (next_.valid()) {

@@ -11,6 +11,8 @@
 // that it holds, it may have a pointer to: such a block is never moved or taken away; where the version has another one, Check
 // refuses.
 //
+// An allocator on top of the heap (Take) gets the memory back that it has freed last: new pages cost more than most uses of them.
+//
 // The context's lock guards it.
 #pragma once
 
@@ -51,6 +53,9 @@ class Heap {
   // `name` may be null. kAlreadyExists: a block has this name; kInvalidArgument: what is wrong with the description; kNoSpace:
   // range or memory are full; kFailedPrecondition: no range can be reserved.
   Result<void*> Allocate(const char* name, size_t count, size_t element_bytes, const kedge_region_info* info);
+  // For an allocator: a block of more than kSmallBytesMax without a name, which the program holds, and whose bytes are undefined
+  // unless `zeroed`. When it is freed its memory is kept for the next one, up to kKeptUnitsMax of all. Errors as Allocate.
+  Result<void*> Take(size_t bytes, bool zeroed);
   // `block` may be null: a new one without a name. On an error it is as it was.
   Result<void*> Reallocate(void* block, size_t bytes);
   // `block` may be null. kInvalidArgument: it is none.
@@ -79,6 +84,7 @@ class Heap {
   struct Block {
     uint64_t units = 0;
     bool is_known = false;  // the program may have a pointer to it: by its name, or because it holds it
+    bool is_taken = false;  // by Take
   };
   // What an image has of a heap.
   struct Saved {
@@ -107,8 +113,13 @@ class Heap {
   Status CheckUsable() const;
   Status CheckKnown(const Saved& saved) const;
   Status CheckDetached(const Saved& saved) const;
-  Result<void*> AllocateUnits(Region region, bool is_known);
+  Result<void*> AllocateUnits(Region region, Block block);
+  // So many with memory that reads as zeros.
+  Result<uint64_t> PlaceFor(uint64_t units);
   void FreeUnits(uint64_t unit);
+  // Of a block that was taken: for the next one of its size.
+  void Keep(uint64_t first, uint64_t units);
+  void GiveBackKept(uint64_t units_most);
   Result<void*> ReallocateSmall(void* block, size_t bytes);
   Result<void*> ReallocateUnits(uint64_t unit, size_t bytes);
   // Where a block is that large; a smaller one would have memory that it does not use.
@@ -127,8 +138,10 @@ class Heap {
   kedge_context* owner_ = nullptr;
   os::ReservedRange range_;
   Units units_;
-  std::map<uint64_t, Block> blocks_;       // by first unit
-  std::map<uint64_t, uint64_t> detached_;  // units, by the first
+  std::map<uint64_t, Block> blocks_;        // by first unit
+  std::map<uint64_t, uint64_t> detached_;   // units, by the first
+  std::multimap<uint64_t, uint64_t> kept_;  // first units of what is free but for its memory, by how many
+  uint64_t kept_units_ = 0;
   bool is_linked_ = false;
   std::vector<Header*> former_headers_;  // of ranges that a restart has left, whose links somebody keeps
   std::optional<SmallBlocks> small_;

@@ -11,6 +11,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "os/memory/mapping.h"
 #include "os/memory/reserved_range.h"
@@ -30,6 +31,11 @@ struct Process {
 
   std::byte* Make(const char* name, size_t bytes) {
     const auto block = heap.Allocate(name, bytes, 1, nullptr);
+    EXPECT_TRUE(block.ok()) << block.status().ToString();
+    return static_cast<std::byte*>(block.ok() ? *block : nullptr);
+  }
+  std::byte* Take(size_t bytes, bool zeroed = false) {
+    const auto block = heap.Take(bytes, zeroed);
     EXPECT_TRUE(block.ok()) << block.status().ToString();
     return static_cast<std::byte*>(block.ok() ? *block : nullptr);
   }
@@ -181,6 +187,71 @@ TEST(HeapTest, SmallBlocksHaveNoMoreMemoryThanTheyUse) {
   EXPECT_FALSE(BackingOf(named).prefers_large);
   EXPECT_LE(BackingOf(small).kibibytes + BackingOf(named).kibibytes, 3 * os::PageBytes() / 1024)
       << "a descriptor, a block, and a page of the named one";
+}
+
+// ---- For allocators ----
+
+TEST(HeapTest, WhatAnAllocatorFreesIsKeptForTheNextBlock) {
+  constexpr size_t kSize = size_t{1} << 20;
+  Process process;
+  std::byte* const block = process.Take(kSize);
+  std::memset(block, 1, kSize);
+  ASSERT_TRUE(process.heap.Free(block).ok());
+  EXPECT_EQ(process.group.size(), 0u) << "no version has it";
+  EXPECT_EQ(process.heap.Free(block).code(), Code::kInvalidArgument);
+  EXPECT_EQ(BackingOf(block).kibibytes, kSize / 1024);
+  EXPECT_NE(process.Make(nullptr, kSize), block) << "a block of another kind reads as zeros";
+  EXPECT_EQ(process.Take(kSize), block);
+  EXPECT_EQ(block[12345], std::byte{1});
+  ASSERT_TRUE(process.heap.Free(block).ok());
+  EXPECT_EQ(process.Take(kSize, /*zeroed=*/true), block);
+  EXPECT_EQ(block[12345], std::byte{0});
+  EXPECT_EQ(process.heap.Hold(block).value(), kSize);
+}
+
+TEST(HeapTest, OfWhatAnAllocatorFreesSomeIsKept) {
+  constexpr size_t kSize = size_t{3} << 20;
+  Process process;
+  std::vector<std::byte*> blocks;
+  for (int i = 0; i < 15; ++i) std::memset(blocks.emplace_back(process.Take(kSize)), 1, kSize);
+  for (std::byte* const block : blocks) ASSERT_TRUE(process.heap.Free(block).ok());
+  uint64_t kibibytes = 0;
+  for (const std::byte* const block : blocks) kibibytes += BackingOf(block).kibibytes > 0 ? kSize / 1024 : 0;
+  EXPECT_GT(kibibytes, 0u);
+  EXPECT_LE(kibibytes, 16u << 10);
+  std::byte* const large = process.Take(size_t{32} << 20);
+  large[0] = std::byte{1};
+  ASSERT_TRUE(process.heap.Free(large).ok());
+  EXPECT_EQ(BackingOf(large).kibibytes, 0u) << "one that large is as fast with new memory";
+}
+
+TEST(HeapTest, WhatIsKeptIsGivenUpForOthers) {
+  Process process;
+  std::vector<std::byte*> blocks;
+  for (int i = 0; i < 4; ++i) blocks.push_back(process.Take(size_t{4} << 20));
+  for (std::byte* const block : blocks) ASSERT_TRUE(process.heap.Free(block).ok());
+  std::byte* const most = process.Make("most", kBytes - (uint64_t{4} << 20));
+  ASSERT_NE(most, nullptr);
+  ASSERT_TRUE(process.heap.Free(most).ok());
+  for (std::byte*& block : blocks) block = process.Take(size_t{4} << 20);
+  std::byte* const first = process.Take(100'000);
+  ASSERT_TRUE(process.heap.Free(blocks.back()).ok());
+  EXPECT_TRUE(process.heap.Reallocate(first, size_t{4} << 20).ok());
+  for (int i = 0; process.heap.Allocate(nullptr, kSmallBytesMax, 1, nullptr).ok(); ++i) ASSERT_LT(i, 10'000);
+}
+
+TEST(HeapTest, AVersionComesBackWhereMemoryIsKept) {
+  Process process;
+  std::byte* const block = process.Take(200'000);
+  const ImageRecord image = process.Image();
+  ASSERT_TRUE(process.heap.Free(block).ok());
+  ASSERT_TRUE(process.Restore(image).ok());
+  EXPECT_EQ(process.heap.Hold(block).value(), 200'000u);
+  EXPECT_EQ(block[100], std::byte{0}) << "new memory";
+  std::byte* const other = process.Take(200'000);
+  ASSERT_TRUE(process.heap.Free(other).ok());
+  ASSERT_TRUE(process.Restore(image).ok());
+  EXPECT_EQ(BackingOf(other).kibibytes, 0u);
 }
 
 TEST(HeapTest, AShapeFollowsASizeWhereItCan) {
