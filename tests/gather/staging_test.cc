@@ -71,8 +71,7 @@ class StagingAlpha : public StagingTest {
           begun = std::chrono::steady_clock::now();
         }
         EXPECT_KEDGE_OK(kedge_test(context, "p", version, &level));
-        // Many times as long, also where a busy machine adds to both.
-        std::this_thread::sleep_for(level < KEDGE_LEVEL_STORE ? 40ms : 1ms);
+        std::this_thread::sleep_for(level < KEDGE_LEVEL_STORE ? 20ms : 1ms);
         if (level < KEDGE_LEVEL_STORE) took_ = std::chrono::steady_clock::now() - begun;
       }
       if (rank != 0) return;
