@@ -12,16 +12,22 @@
 namespace kedge {
 namespace {
 
-// That objects of blocks that other nodes write stand, which an image refers to. kIncomplete: they do not.
-Status CheckCommon(StoreContext& store, const Generation& generation, const std::set<std::string>& references) {
+// That objects of blocks that other nodes write stand, which an image refers to: those not among `stand` yet, where they are
+// noted. kIncomplete: they do not.
+Status CheckCommon(StoreContext& store, const Generation& generation, const std::set<std::string>& references,
+                   std::set<std::string>* stand) {
   std::vector<std::string> common;
   for (const std::string& reference : references) {
-    if (keys::IsCommonObject(reference)) common.push_back(keys::JobFolder(generation.job) + '/' + reference);
+    std::string key = keys::JobFolder(generation.job) + '/' + reference;
+    if (keys::IsCommonObject(reference) && !stand->contains(key)) common.push_back(std::move(key));
   }
   if (common.empty()) return Status::Ok();
-  const Status stand = store.store().EnsureDurable(common);
-  if (stand.code() != Code::kNotFound) return stand;
-  return Status(Code::kIncomplete, "blocks that another node was to write are not in the store: " + stand.message());
+  const Status durable = store.store().EnsureDurable(common);
+  if (durable.code() == Code::kNotFound) {
+    return Status(Code::kIncomplete, "blocks that another node was to write are not in the store: " + durable.message());
+  }
+  if (durable.ok()) stand->insert(common.begin(), common.end());
+  return durable;
 }
 
 // As it was checked when it came.
@@ -64,6 +70,7 @@ Publication Publish(StoreContext& store, const Generation& generation, uint32_t 
   std::vector<size_t> members;
   std::set<std::string> references;
   std::vector<LeansOn> leans_on;
+  std::set<std::string> stand;  // of other nodes' blocks
   for (const WrittenImage& image : written) {
     const Result<ObjectUnderWay*> object = image.object->Object();
     outcome.images.push_back(object.status());
@@ -74,7 +81,7 @@ Publication Publish(StoreContext& store, const Generation& generation, uint32_t 
     LeansOn others;
     std::set<std::string> refers_to;
     if (outcome.images[i].ok()) outcome.images[i] = WriteRecord(written[i], lenders, &refers_to, &others);
-    if (outcome.images[i].ok()) outcome.images[i] = CheckCommon(store, generation, refers_to);
+    if (outcome.images[i].ok()) outcome.images[i] = CheckCommon(store, generation, refers_to, &stand);
     if (!outcome.images[i].ok()) continue;
     references.merge(refers_to);
     writers.push_back((*written[i].object->Object())->writer());

@@ -32,6 +32,11 @@ uint64_t NumberOf(const Fingerprint& fingerprint) {
   return number;
 }
 
+// Before the names of its objects in their keys.
+std::string PrefixOf(const Generation& generation) {
+  return keys::RelativeToJob(generation.job, keys::GenerationFolder(generation)) + '/';
+}
+
 struct HashOfFingerprint {
   size_t operator()(const Fingerprint& fingerprint) const { return NumberOf(fingerprint); }
 };
@@ -87,8 +92,7 @@ Status WriteShare(StoreContext& store, const Generation& generation, const reduc
                   uint32_t block_bytes, const Blocks& blocks, const std::map<uint32_t, HeldStream>& images) {
   KEDGE_ASSIGN_OR_RETURN(const Catalog catalog, store.CatalogToWrite(generation.job, generation.attempt));
   KEDGE_RETURN_IF_ERROR(PrepareGeneration(catalog, generation));
-  const std::string folder = keys::RelativeToJob(generation.job, keys::GenerationFolder(generation)) + '/';
-  ObjectUnderWay object(generation, share.object.key.substr(folder.size()));
+  ObjectUnderWay object(generation, share.object.key.substr(PrefixOf(generation).size()));
   KEDGE_RETURN_IF_ERROR(object.Begin(catalog, share.object.bytes));
   os::KillPoint("common-begun");
   Buffer buffer;
@@ -206,10 +210,10 @@ void JobBlocks::OnAgreed(Version& version, const reduce::PopularBlocks& all, uin
   const auto looked_at = looked_at_.extract(version.generation);
   if (looked_at.empty() || all.blocks().empty()) return;
   const std::shared_ptr<const Found> found = looked_at.mapped().found;
-  const std::string folder = keys::RelativeToJob(version.generation.job, keys::GenerationFolder(version.generation)) + '/';
+  const std::string prefix = PrefixOf(version.generation);
   const auto agreed_on = std::make_shared<const reduce::CommonBlocks>(
       all, found->block_bytes,
-      [&](uint32_t node, const Fingerprint& agreed) { return folder + keys::CommonObject(node, NumberOf(agreed)); });
+      [&](uint32_t node, const Fingerprint& agreed) { return prefix + keys::CommonObject(node, NumberOf(agreed)); });
   if (version.writers == Version::Writers::kAwaited) version.common = agreed_on;
   auto share = agreed_on->ShareOf(member);
   if (!share) return;

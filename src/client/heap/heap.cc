@@ -237,25 +237,18 @@ Result<void*> Heap::Take(size_t bytes, bool zeroed) {
   return AddressOf(first);
 }
 
-Result<uint64_t> Heap::PlaceFor(uint64_t units) {
-  const uint64_t alignment = units >= kLargePageUnits ? kLargePageUnits : 1;
-  auto first = units_.Take(units, alignment);
-  if (!first && !kept_.empty()) GiveBackKept(0), first = units_.Take(units, alignment);
-  if (!first) return Status(Code::kNoSpace, fmt::format("set heap.size to more than {}", range_.bytes()));
-  const Status status = range_.Commit(*first * kUnitBytes, units * kUnitBytes);
-  if (!status.ok()) GiveBack(*first, units);
-  return status.ok() ? Result<uint64_t>(*first) : status;
-}
-
 Result<void*> Heap::AllocateUnits(Region region, Block block) {
   block.units = UnitsOf(region);
-  const Result<uint64_t> first = PlaceFor(block.units);
-  if (first.status().code() == Code::kNoSpace) {
-    return Status(Code::kNoSpace, fmt::format("the heap has no room for {} bytes: {}", region.bytes, first.status().message()));
+  const uint64_t alignment = block.units >= kLargePageUnits ? kLargePageUnits : 1;
+  auto first = units_.Take(block.units, alignment);
+  if (!first && !kept_.empty()) GiveBackKept(0), first = units_.Take(block.units, alignment);
+  if (!first) {
+    return Status(Code::kNoSpace,
+                  fmt::format("the heap has no room for {} bytes: set heap.size to more than {}", region.bytes, range_.bytes()));
   }
-  KEDGE_RETURN_IF_ERROR(first.status());
   region.id = IdOf(*first);
-  const Status status = group_->DeclareBlock(std::move(region), AddressOf(*first));
+  Status status = range_.Commit(*first * kUnitBytes, block.units * kUnitBytes);
+  if (status.ok()) status = group_->DeclareBlock(std::move(region), AddressOf(*first));
   if (!status.ok()) {
     GiveBack(*first, block.units);
     return status;

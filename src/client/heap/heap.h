@@ -114,8 +114,6 @@ class Heap {
   Status CheckKnown(const Saved& saved) const;
   Status CheckDetached(const Saved& saved) const;
   Result<void*> AllocateUnits(Region region, Block block);
-  // So many with memory that reads as zeros.
-  Result<uint64_t> PlaceFor(uint64_t units);
   void FreeUnits(uint64_t unit);
   // Of a block that was taken: for the next one of its size.
   void Keep(uint64_t first, uint64_t units);
