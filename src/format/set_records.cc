@@ -1,5 +1,6 @@
 #include "format/set_records.h"
 
+#include <algorithm>
 #include <bit>
 #include <set>
 
@@ -12,6 +13,7 @@ namespace {
 
 constexpr size_t kMemberBytesMin = 8;
 constexpr size_t kParitySlotBytesMin = 5;
+constexpr size_t kNaturalBlockBytesMin = 1 + sizeof(Fingerprint);
 
 bool TextIsValid(std::string_view text, size_t bytes_max) {
   return !text.empty() && text.size() <= bytes_max && text.find('\0') == std::string_view::npos;
@@ -32,6 +34,21 @@ const char* MemberFault(const SetMember& member, uint32_t ranks) {
   if (member.rank.has_value() ? *member.rank >= ranks : member.blocks.bytes != 0) return "a member's rank is out of range";
   if (member.image_record.empty() == member.rank.has_value()) return "a member has an image without its record";
   if (member.image_record.size() > member.blocks.bytes) return "an image record is longer than its image";
+  return nullptr;
+}
+
+const char* NaturalFault(const NaturalBlocks& natural, const SetMember& member) {
+  if (natural.blocks.empty()) return natural.block_bytes == 0 ? nullptr : "natural blocks of a size and none of them";
+  const uint32_t step = member.blocks.block_bytes;
+  if (natural.block_bytes == 0 || natural.block_bytes > kBlockBytesMax || natural.block_bytes % step != 0)
+    return "the size of natural blocks is out of bounds";
+  const uint64_t end = member.blocks.bytes - member.image_record.size();
+  uint64_t free = 0;
+  for (const NaturalBlocks::Block& block : natural.blocks) {
+    if (block.offset < free || block.offset % step != 0 || block.offset > end || natural.block_bytes > end - block.offset)
+      return "a natural block is out of place";
+    free = block.offset + natural.block_bytes;
+  }
   return nullptr;
 }
 
@@ -56,10 +73,16 @@ const char* SetFault(const SetRecord& set) {
   std::set<uint32_t> ranks;
   for (const SetMember& member : set.members) {
     if (const char* fault = MemberFault(member, set.identity.ranks)) return fault;
+    if (const char* fault = NaturalFault(member.natural, member)) return fault;
     if (!nodes.insert(member.node).second) return "a node is a member twice";
     if (member.rank && !ranks.insert(*member.rank).second) return "a rank is there twice";
   }
   return nullptr;
+}
+
+bool HasNatural(const SetRecord& set) {
+  return std::any_of(set.members.begin(), set.members.end(),
+                     [](const SetMember& member) { return !member.natural.blocks.empty(); });
 }
 
 const char* ParityFault(const ParityRecord& parity) {
@@ -128,6 +151,18 @@ void EncodeFields(Encoder& encoder, const SetMember& member) {
   encoder.String(AsText(member.image_record));
 }
 
+void EncodeFields(Encoder& encoder, const NaturalBlocks& natural, const BlockTable& table) {
+  encoder.Varint(natural.blocks.size());
+  if (natural.blocks.empty()) return;
+  encoder.Varint(natural.block_bytes);
+  uint64_t free = 0;
+  for (const NaturalBlocks::Block& block : natural.blocks) {
+    encoder.Varint((block.offset - free) / table.block_bytes);
+    encoder.Raw(block.fingerprint);
+    free = block.offset + natural.block_bytes;
+  }
+}
+
 void DecodeFields(Decoder& decoder, BlockTable* table) {
   table->bytes = decoder.Varint();
   const uint8_t shift = decoder.U8();
@@ -164,6 +199,21 @@ void DecodeFields(Decoder& decoder, uint32_t ranks, SetMember* member) {
   if (const char* fault = MemberFault(*member, ranks)) decoder.Fail(fault);
 }
 
+void DecodeFields(Decoder& decoder, const SetMember& member, NaturalBlocks* natural) {
+  natural->blocks.resize(decoder.Count(kNaturalBlockBytesMin));
+  if (natural->blocks.empty()) return;
+  natural->block_bytes = decoder.Varint32();
+  uint64_t free = 0;
+  for (NaturalBlocks::Block& block : natural->blocks) {
+    block.offset = free + decoder.VarintAtMost(member.blocks.BlockCount()) * member.blocks.block_bytes;
+    const ByteSpan fingerprint = decoder.Raw(block.fingerprint.size());
+    if (!decoder.ok()) return;
+    std::copy(fingerprint.begin(), fingerprint.end(), block.fingerprint.begin());
+    free = block.offset + natural->block_bytes;
+  }
+  if (const char* fault = NaturalFault(*natural, member)) decoder.Fail(fault);
+}
+
 Status EncodeSetRecord(const SetRecord& set, Buffer* out) {
   KEDGE_RETURN_IF_ERROR(Validate(set));
   RecordEncoder record(RecordKind::kSet, set.identity.generation.store_id, out);
@@ -173,6 +223,10 @@ Status EncodeSetRecord(const SetRecord& set, Buffer* out) {
   encoder.Varint(set.parity);
   encoder.Varint(set.members.size());
   for (const SetMember& member : set.members) EncodeFields(encoder, member);
+  // A record without any ends here, as it did before there were such.
+  if (HasNatural(set)) {
+    for (const SetMember& member : set.members) EncodeFields(encoder, member.natural, member.blocks);
+  }
   record.Finish();
   return Status::Ok();
 }
@@ -189,6 +243,11 @@ Result<SetRecord> DecodeSetRecord(ByteSpan bytes) {
   for (size_t i = 0; i < members && decoder.ok(); ++i) {
     DecodeFields(decoder, set.identity.ranks, &set.members.emplace_back());
   }
+  const bool has_natural = decoder.ok() && decoder.remaining() > 0;
+  for (size_t i = 0; has_natural && i < members && decoder.ok(); ++i) {
+    DecodeFields(decoder, set.members[i], &set.members[i].natural);
+  }
+  decoder.Require(HasNatural(set) == has_natural, "lists of natural blocks, and none in them");
   if (decoder.ok()) {
     if (const char* fault = SetFault(set)) decoder.Fail(fault);
   }

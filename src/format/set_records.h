@@ -3,7 +3,8 @@
 // A set is the images with the same node-local index on the nodes of one group. An image is protected as its stream: its
 // chunks at their object offsets, gaps as zeros, then the image record. The set record is the same bytes on every member:
 // it carries each image's record and the checksums of its stream, block by block, so that any survivor knows what is
-// complete and can tell a right block from a wrong one. The parity record is its holder's own.
+// complete and can tell a right block from a wrong one, and which of its blocks other members have as well. The parity record
+// is its holder's own.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "format/block_map.h"
 #include "format/identity.h"
 #include "format/wire.h"
 
@@ -43,6 +45,21 @@ struct BlockTable {
   friend bool operator==(const BlockTable&, const BlockTable&) = default;
 };
 
+// Blocks of an image's stream that need no redundancy, since so many other members of its set have them as well
+// (redundancy/natural.h): who has a block with that fingerprint has that block.
+struct NaturalBlocks {
+  struct Block {
+    uint64_t offset = 0;  // in the stream, a multiple of the table's block size
+    Fingerprint fingerprint = {};
+    friend bool operator==(const Block&, const Block&) = default;
+  };
+  uint32_t block_bytes = 0;   // of each: a multiple of the table's block size; 0 where there are none
+  std::vector<Block> blocks;  // in order, disjoint, none in the image record
+
+  uint64_t bytes() const { return uint64_t{block_bytes} * blocks.size(); }
+  friend bool operator==(const NaturalBlocks&, const NaturalBlocks&) = default;
+};
+
 struct SetIdentity {
   Generation generation;
   uint32_t ranks = 0;   // of the generation
@@ -61,6 +78,7 @@ struct SetMember {
   std::optional<uint32_t> rank;  // none: this node has fewer ranks; its image is empty
   BlockTable blocks;             // of the image's stream
   Buffer image_record;           // encoded: the last bytes of the stream
+  NaturalBlocks natural = {};    // none without parity
 
   friend bool operator==(const SetMember&, const SetMember&) = default;
 };
@@ -105,10 +123,13 @@ Status Validate(const ParityRecord& parity);
 // guarantees the bounds given above; the store id of an identity is the envelope's.
 void EncodeFields(Encoder& encoder, const BlockTable& table);
 void EncodeFields(Encoder& encoder, const SetIdentity& identity);
-void EncodeFields(Encoder& encoder, const SetMember& member);
+void EncodeFields(Encoder& encoder, const SetMember& member);  // but for its natural blocks
+void EncodeFields(Encoder& encoder, const NaturalBlocks& natural, const BlockTable& table);
 void DecodeFields(Decoder& decoder, BlockTable* table);
 void DecodeFields(Decoder& decoder, const StoreId& store_id, SetIdentity* identity);
 void DecodeFields(Decoder& decoder, uint32_t ranks, SetMember* member);
+// Of the member whose other fields are known.
+void DecodeFields(Decoder& decoder, const SetMember& member, NaturalBlocks* natural);
 
 // Append to `out`. kInternal, with `out` as it was: a field is out of bounds, a mistake of the caller.
 Status EncodeSetRecord(const SetRecord& set, Buffer* out);

@@ -7,6 +7,7 @@
 
 #include "base/crc32c.h"
 #include "redundancy/block_table.h"
+#include "redundancy/natural.h"
 
 namespace kedge::redundancy {
 
@@ -29,13 +30,7 @@ Result<SetArithmetic> SetArithmetic::Make(const SetRecord& set) {
   }
   const Geometry geometry(set);
   std::vector<uint64_t> image_bytes;
-  for (const SetMember& member : set.members) {
-    if (member.blocks.block_bytes > geometry.block_bytes()) {
-      return Status(Code::kInvalidArgument, fmt::format("{}: the blocks of node {} are larger than those of its set",
-                                                        set.identity.ToString(), member.node));
-    }
-    image_bytes.push_back(member.blocks.bytes);
-  }
+  for (const SetMember& member : set.members) image_bytes.push_back(member.blocks.bytes - member.natural.bytes());
   return SetArithmetic(geometry, std::move(image_bytes));
 }
 
@@ -85,7 +80,7 @@ Assembler::Assembler(const SetRecord& set, const SetArithmetic& arithmetic, cons
     : set_(set), arithmetic_(arithmetic), parity_tables_(parity_tables), source_(source) {
   KEDGE_CHECK(parity_tables.size() == set.members.size());
   const Geometry& geometry = arithmetic.geometry();
-  for (const SetMember& member : set.members) coarse_.push_back(Coarsen(member.blocks, geometry.block_bytes()));
+  for (const SetMember& member : set.members) coarse_.push_back(Coarsen(ThinTable(member), geometry.block_bytes()));
   for (uint32_t i = 0; i < geometry.data(); ++i) {
     buffers_.push_back(std::make_unique_for_overwrite<std::byte[]>(kBlockBytesMax));
   }

@@ -1,4 +1,5 @@
-// Making a block of a set out of other blocks of its stripe: encoding and rebuilding are the same thing.
+// Making a block of a set out of other blocks of its stripe: encoding and rebuilding are the same thing. Blocks are of the
+// members' thin streams (natural.h), which are called their streams here.
 //
 // Blocks of small images are small, too, and each read of another node costs the same whatever it brings: so blocks are made in
 // *runs*, several that follow each other in their segment, and only where that fails one by one. Every block that goes in is held

@@ -50,6 +50,10 @@ std::vector<Node> SomeNodes(Random& random, uint32_t* ranks) {
 class Atlas {
  public:
   explicit Atlas(uint64_t seed) : random_(seed), cluster_(Make()) {
+    if (random_.Chance(0.4)) {
+      shares_ = true;
+      cluster_.ShareBlocks(static_cast<uint32_t>(kBlockBytesMin * (1 + random_.Below(2))), 0.8);
+    }
     const Status status = cluster_.Protect();
     EXPECT_TRUE(status.ok()) << status.ToString();
     lost_.resize(cluster_.layout().groups.size());
@@ -174,7 +178,7 @@ class Atlas {
 
   // Images so equal and so long that no segment of any of them is only zeros: then one loss too many loses each of the lost.
   bool EveryBlockIsNeeded(size_t g, uint32_t index) const {
-    if (!equal_) return false;
+    if (!equal_ || shares_) return false;
     const uint64_t bytes = cluster_.original(0).size();
     const Geometry geometry(static_cast<uint32_t>(group(g).size()), parity(), bytes);
     return bytes > (geometry.data() - 1) * geometry.segment_bytes() &&
@@ -182,7 +186,8 @@ class Atlas {
   }
 
   Random random_;
-  bool equal_ = false;  // all images are of one length
+  bool equal_ = false;   // all images are of one length
+  bool shares_ = false;  // some have blocks in common
   MemoryCluster cluster_;
   std::vector<uint32_t> lost_;  // by group
   bool flipped_ = false;

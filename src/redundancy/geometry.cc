@@ -11,7 +11,7 @@ constexpr uint64_t kBlocksAnImage = 256;
 
 uint64_t LongestOf(const SetRecord& set) {
   uint64_t longest = 0;
-  for (const SetMember& member : set.members) longest = std::max(longest, member.blocks.bytes);
+  for (const SetMember& member : set.members) longest = std::max(longest, member.blocks.bytes - member.natural.bytes());
   return longest;
 }
 
@@ -26,13 +26,20 @@ uint32_t BlockBytesFor(uint64_t image_bytes) {
   return static_cast<uint32_t>(std::clamp<uint64_t>(bytes, kBlockBytesMin, kBlockBytesMax));
 }
 
-Geometry::Geometry(uint32_t members, uint32_t parity, uint64_t longest_bytes)
-    : members_(members), parity_(parity), block_bytes_(BlockBytesFor(longest_bytes)) {
+Geometry::Geometry(uint32_t members, uint32_t parity, uint64_t longest_bytes, uint32_t block_bytes_least)
+    : members_(members), parity_(parity), block_bytes_(std::max(BlockBytesFor(longest_bytes), block_bytes_least)) {
   KEDGE_CHECK(parity >= 1 && parity < members && members <= kSetMembersMax);
   segment_bytes_ = DivideUp(DivideUp(longest_bytes, data()), block_bytes_) * block_bytes_;
 }
 
-Geometry::Geometry(const SetRecord& set) : Geometry(static_cast<uint32_t>(set.members.size()), set.parity, LongestOf(set)) {}
+uint32_t LargestBlockOf(const SetRecord& set) {
+  uint32_t largest = kBlockBytesMin;
+  for (const SetMember& member : set.members) largest = std::max(largest, member.blocks.block_bytes);
+  return largest;
+}
+
+Geometry::Geometry(const SetRecord& set)
+    : Geometry(static_cast<uint32_t>(set.members.size()), set.parity, LongestOf(set), LargestBlockOf(set)) {}
 
 CodePlace Geometry::PlaceOf(const BlockRef& block) const {
   const auto segment = static_cast<uint32_t>(block.offset / segment_bytes_);

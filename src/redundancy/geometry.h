@@ -1,5 +1,6 @@
 // Where the stripes of an XOR or Reed-Solomon set lie: rotated, as in RAID 5, so that all members do the same work.
 //
+// What is encoded of an image is its thin stream (natural.h), most often all of it, and here called its stream.
 // With n members, k of them parity in each stripe, an image's stream is cut into n - k segments of equal length (the
 // longest image's, rounded up to blocks; shorter images end in zeros, which nobody reads). There are n stripes. A stripe
 // has n positions; position p is at member (stripe + p) mod n: positions 0 to k-1 are parity rows, the others data columns.
@@ -17,6 +18,9 @@ namespace kedge::redundancy {
 // The block size for an image of that length: 1/256 of it, a power of two, within kBlockBytesMin and kBlockBytesMax. Never
 // falls as lengths grow, so that a shorter image's table can be coarsened to a longer one's blocks.
 uint32_t BlockBytesFor(uint64_t image_bytes);
+
+// The largest block of the members' tables: those of the set are no smaller.
+uint32_t LargestBlockOf(const SetRecord& set);
 
 // A block: of a member's stream, or of its parity object. `offset` is a multiple of the block size.
 struct BlockRef {
@@ -36,8 +40,9 @@ struct CodePlace {
 
 class Geometry {
  public:
-  // 1 <= parity < members <= kSetMembersMax.
-  Geometry(uint32_t members, uint32_t parity, uint64_t longest_bytes);
+  // 1 <= parity < members <= kSetMembersMax. `longest_bytes`: of their thin streams (natural.h); no block is smaller than
+  // `block_bytes_least`, a block size.
+  Geometry(uint32_t members, uint32_t parity, uint64_t longest_bytes, uint32_t block_bytes_least = kBlockBytesMin);
   // Of a valid set record of scheme XOR or Reed-Solomon.
   explicit Geometry(const SetRecord& set);
 

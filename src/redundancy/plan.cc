@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <utility>
 
@@ -122,6 +123,14 @@ bool Survives(const SetSurvivors& survivors, const BlockRef& block) {
   return block.offset >= survivors.set->members[block.member].bytes || !survivors.image_node[block.member].empty();
 }
 
+uint32_t StreamsLost(const SetSurvivors& survivors) {
+  uint32_t lost = 0;
+  for (size_t i = 0; i < survivors.set->members.size(); ++i) {
+    if (survivors.set->members[i].rank && survivors.image_node[i].empty()) ++lost;
+  }
+  return lost;
+}
+
 // "n1, n3 and n4"
 std::string Join(const std::vector<std::string>& names) {
   std::string text;
@@ -162,8 +171,11 @@ const char* SourceKindName(SourceKind kind) {
 }
 
 SetSummary Summarize(const SetRecord& set, uint32_t record_crc32c) {
-  SetSummary summary{set.identity, set.scheme, set.parity, {}, record_crc32c};
-  for (const SetMember& member : set.members) summary.members.push_back({member.node, member.rank, member.blocks.bytes});
+  SetSummary summary{set.identity, set.scheme, set.parity, LargestBlockOf(set), {}, record_crc32c};
+  for (const SetMember& member : set.members) {
+    const uint64_t natural = member.natural.bytes();
+    summary.members.push_back({member.node, member.rank, member.blocks.bytes - natural, natural});
+  }
   return summary;
 }
 
@@ -173,17 +185,21 @@ Status Validate(const SetSummary& set) {
   if (set.scheme < Scheme::kPartner || set.scheme > Scheme::kReedSolomon) return bad("its scheme is unknown");
   if (set.parity < 1 || set.parity >= set.members.size()) return bad("its parity is out of range");
   if (set.scheme == Scheme::kXor && set.parity != 1) return bad("its parity is out of range");
+  if (!std::has_single_bit(set.block_bytes) || set.block_bytes < kBlockBytesMin || set.block_bytes > kBlockBytesMax)
+    return bad("its block size is out of bounds");
   for (const SetSummary::Member& member : set.members) {
     if (member.rank.has_value() ? *member.rank >= set.identity.ranks : member.bytes != 0)
       return bad("a member's rank is out of range");
-    if (member.bytes > kImageBytesMax) return bad("an image is too large");
+    if (member.bytes > kImageBytesMax || member.natural_bytes > kImageBytesMax) return bad("an image is too large");
   }
   return Status::Ok();
 }
 
 Status CanRebuild(const SetSurvivors& survivors, uint32_t member, bool parity) {
   const SetSummary& set = *survivors.set;
-  const Geometry geometry(static_cast<uint32_t>(set.members.size()), set.parity, LongestOf(set));
+  const Geometry geometry(static_cast<uint32_t>(set.members.size()), set.parity, LongestOf(set), set.block_bytes);
+  // Natural blocks are in more streams than there is parity: while no more of these are lost, one is left of each.
+  if (!parity && set.members[member].natural_bytes > 0 && StreamsLost(survivors) > set.parity) return TooManyLost(survivors);
   const uint32_t segments = parity ? geometry.parity() : geometry.data();
   // What is zeros in one block of a segment may be data in another: the first block has the most data.
   for (uint32_t segment = 0; segment < segments && geometry.segment_bytes() > 0; ++segment) {

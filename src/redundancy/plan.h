@@ -22,12 +22,14 @@ struct SetSummary {
   struct Member {
     std::string node;
     std::optional<uint32_t> rank;
-    uint64_t bytes = 0;  // of the stream
+    uint64_t bytes = 0;          // of the thin stream (natural.h)
+    uint64_t natural_bytes = 0;  // of the rest of it
     friend bool operator==(const Member&, const Member&) = default;
   };
   SetIdentity identity;
   Scheme scheme = Scheme::kNone;
   uint32_t parity = 0;
+  uint32_t block_bytes = kBlockBytesMin;  // no block of the set is smaller
   std::vector<Member> members;
   uint32_t record_crc32c = 0;  // of the encoded set record: summaries are of the same set only when it agrees
 

@@ -17,7 +17,7 @@ WORDS = ("--nodes", "2", "--ranks", "4", "--side", "32", "--planes", "8", "--tur
 def test_small_runs_make_all_figures(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, SCRIPT, *WORDS, "--output", tmp_path], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert {path.name for path in tmp_path.iterdir()} == {f"{name}.{suffix}" for name in ("job", "reduction") for suffix in ("json", "md", "png")}
+    assert {path.name for path in tmp_path.iterdir()} == {f"{name}.{suffix}" for name in ("job", "redundancy", "reduction") for suffix in ("json", "md", "png")}
     runs = json.loads((tmp_path / "job.json").read_text())["runs"]
     stored = {scope: sum(of_scope[0]["of_node"]) for scope, of_scope in runs.items()}
     assert list(stored) == ["off", "rank", "node", "job"]
@@ -25,6 +25,9 @@ def test_small_runs_make_all_figures(tmp_path: Path) -> None:
     assert sum(runs["node"][0]["of_common"]) == 0
     # On a busy machine nodes may not agree in time.
     assert stored["job"] <= 1.1 * stored["node"]
+    protected = {scope: of_scope[0] for scope, of_scope in json.loads((tmp_path / "redundancy.json").read_text())["runs"].items()}
+    assert protected["off"]["natural_bytes"] == 0 < protected["job"]["natural_bytes"] < protected["job"]["captured_bytes"]
+    assert protected["off"]["net_bytes_read"] > protected["job"]["net_bytes_read"] > 0
     agreed = json.loads((tmp_path / "reduction.json").read_text())["members"]
     assert [row["members"] for row in agreed] == [2, 4] and all(row["seconds"] > 0 for row in agreed)
     (tmp_path / "job.md").unlink()

@@ -7,11 +7,9 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "base/json.h"
 #include "tests/protect/protect_fixture.h"
 
 namespace kedge::testing {
@@ -39,12 +37,6 @@ class StagingTest : public ProtectTest {
     stagers_.clear();
   }
   std::string Keys() const { return "staging.folder=" + folder_ + "\n"; }
-  int Counted(int node, const std::string& counter) {
-    auto status = nodes_.Tool(node, {"status", "--json"});
-    EXPECT_TRUE(status->Succeeds(20s)) << status->Output();
-    const Json json = Json::parse(status->Output(), nullptr, false);
-    return json.is_object() ? json["counters"].value(counter, -1) : -1;
-  }
   // From the store alone.
   void ExpectStored(int64_t version) {
     EndStagers();

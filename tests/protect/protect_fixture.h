@@ -7,10 +7,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "base/random.h"
 #include "kedge/kedge.h"
 #include "tests/support/virtual_nodes.h"
@@ -94,6 +97,14 @@ class ProtectTest : public ::testing::Test {
       if (then) then(context, rank);
     });
     return from_store;
+  }
+
+  // A counter of the node's agent.
+  int64_t Counted(int node, const std::string& counter) {
+    auto status = nodes_.Tool(node, {"status", "--json"});
+    EXPECT_TRUE(status->Succeeds(std::chrono::seconds(20))) << status->Output();
+    const Json json = Json::parse(status->Output(), nullptr, false);
+    return json.is_object() ? json["counters"].value(counter, int64_t{-1}) : -1;
   }
 
   VirtualNodes nodes_;

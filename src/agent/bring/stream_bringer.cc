@@ -124,6 +124,8 @@ void StreamBringer::PrepareRebuild(const redundancy::SetSurvivors& survivors) {
   auto arithmetic = redundancy::SetArithmetic::Make(*from_.set);
   if (!arithmetic.ok() || survivors.image_node.size() != from_.set->members.size()) return;
   arithmetic_.emplace(std::move(*arithmetic));
+  thin_ = redundancy::ThinStream(from_.set->members[member_]);
+  if (thin_.bytes() < thin_.stream_bytes()) replicas_.emplace(*from_.set, member_);
   source_ = std::make_unique<SetSource>(link_, *from_.set, kSourceTimeout);
   tables_.resize(from_.set->members.size());
   std::map<uint32_t, Pending<Buffer>> answers;  // asked for all at once
@@ -185,18 +187,14 @@ Result<ByteSpan> StreamBringer::ReadFrom(const std::string& node, uint64_t offse
   return arrived_.bytes();
 }
 
-Result<ByteSpan> StreamBringer::Rebuild(uint64_t offset, uint64_t bytes) {
-  if (assembler_ == nullptr) return Status(Code::kIncomplete, "its set cannot be read");
-  // The set's blocks may be larger than this image's own.
-  const uint64_t set_block = arithmetic_->geometry().block_bytes();
-  const uint64_t begin = offset / set_block * set_block;
+Result<ByteSpan> StreamBringer::RebuildThin(uint64_t offset, uint64_t bytes, uint64_t run_bytes) {
+  const uint64_t begin = offset / arithmetic_->geometry().block_bytes() * arithmetic_->geometry().block_bytes();
   if (offset < rebuilt_begin_ || offset + bytes > rebuilt_begin_ + rebuilt_.size()) {
     const redundancy::BlockRef wanted{member_, false, begin};
-    const uint64_t run_bytes = (offset - begin + bytes + set_block - 1) / set_block * set_block;
     rebuilt_.resize(arithmetic_->BytesOf(wanted, static_cast<uint32_t>(run_bytes)));
     rebuilt_begin_ = UINT64_MAX;
     rebuild_expected_ = std::max(rebuild_expected_, begin);
-    while (rebuild_expected_ < end_ && rebuild_expected_ <= begin + SetSource::kAheadBytes) {
+    while (rebuild_expected_ < thin_end_ && rebuild_expected_ <= begin + SetSource::kAheadBytes) {
       const uint64_t next_bytes = SetRunAt(rebuild_expected_);
       assembler_->Expect({member_, false, rebuild_expected_}, static_cast<uint32_t>(next_bytes));
       rebuild_expected_ += next_bytes;
@@ -212,6 +210,42 @@ Result<ByteSpan> StreamBringer::Rebuild(uint64_t offset, uint64_t bytes) {
   }
   if (offset - rebuilt_begin_ + bytes > rebuilt_.size()) return Status(Code::kCorrupt, "a rebuilt block is too short");
   return ByteSpan(rebuilt_).subspan(offset - rebuilt_begin_, bytes);
+}
+
+Result<ByteSpan> StreamBringer::Rebuild(uint64_t offset, uint64_t bytes) {
+  if (assembler_ == nullptr) return Status(Code::kIncomplete, "its set cannot be read");
+  if (!replicas_) {
+    // The set's blocks may be larger than this image's own.
+    const uint64_t set_block = arithmetic_->geometry().block_bytes();
+    return RebuildThin(offset, bytes, (offset % set_block + bytes + set_block - 1) / set_block * set_block);
+  }
+  filled_.resize(bytes);
+  const auto pieces = thin_.OfStream(offset, bytes);
+  KEDGE_RETURN_IF_ERROR(RebuildPieces(offset, pieces, bytes == StepAt(offset)));
+  KEDGE_RETURN_IF_ERROR(replicas_->Fill(pieces, offset, filled_, [&](uint32_t member, uint64_t at, std::span<std::byte> to) {
+    return source_->ReadStream(member, at, to);
+  }));
+  return ByteSpan(filled_);
+}
+
+Status StreamBringer::RebuildPieces(uint64_t offset, std::span<const redundancy::ThinStream::Piece> pieces, bool in_runs) {
+  const uint64_t set_block = arithmetic_->geometry().block_bytes();
+  for (const redundancy::ThinStream::Piece& piece : pieces) {
+    if (!piece.thin_offset) continue;
+    for (uint64_t done = 0; done < piece.bytes;) {
+      const uint64_t at = *piece.thin_offset + done;
+      const uint64_t begin = at / set_block * set_block;
+      // Where the run that has been made reaches, or that which is.
+      const bool is_made = at >= rebuilt_begin_ && at < rebuilt_begin_ + rebuilt_.size();
+      const uint64_t run_bytes = in_runs ? SetRunAt(begin) : set_block;
+      const uint64_t end = is_made ? rebuilt_begin_ + rebuilt_.size() : begin + run_bytes;
+      const uint64_t bytes = std::min(piece.bytes - done, end - at);
+      KEDGE_ASSIGN_OR_RETURN(const ByteSpan made, RebuildThin(at, bytes, run_bytes));
+      std::ranges::copy(made, filled_.begin() + static_cast<std::ptrdiff_t>(piece.stream_offset + done - offset));
+      done += bytes;
+    }
+  }
+  return Status::Ok();
 }
 
 Result<ByteSpan> StreamBringer::Read(uint64_t offset, uint64_t bytes) {
@@ -240,11 +274,15 @@ Result<ByteSpan> StreamBringer::Read(uint64_t offset, uint64_t bytes) {
   return error.code() == Code::kNotFound && !gone_.ok() ? gone_ : error;
 }
 
-uint64_t StreamBringer::SetRunAt(uint64_t offset) const {
+uint64_t StreamBringer::SetRunAt(uint64_t thin_offset) const {
   if (!arithmetic_.has_value()) return kBlockBytesMax;
   const uint64_t set_block = arithmetic_->geometry().block_bytes();
-  const uint64_t left = (end_ - offset + set_block - 1) / set_block * set_block;
-  return std::min<uint64_t>(arithmetic_->RunBytesAt({member_, false, offset}), left);
+  const uint64_t left = (thin_end_ - thin_offset + set_block - 1) / set_block * set_block;
+  return std::min<uint64_t>(arithmetic_->RunBytesAt({member_, false, thin_offset}), left);
+}
+
+uint64_t StreamBringer::StepAt(uint64_t offset) const {
+  return std::min(replicas_ ? uint64_t{kBlockBytesMax} : SetRunAt(offset), end_ - offset);
 }
 
 Status StreamBringer::Bring(uint64_t offset, uint64_t bytes, const Sink& sink) {
@@ -283,6 +321,7 @@ Status StreamBringer::BringTo(const redundancy::ImageStream& stream, uint64_t be
   }
   stream_ = &stream;
   end_ = end;
+  thin_end_ = replicas_ ? thin_.ThinBefore(end) : end;
   block_bytes_ = table() != nullptr ? table()->block_bytes : kBlockBytesMax;
   block_.resize(std::min<uint64_t>(kBlockBytesMax, stream.bytes()));
   const Status brought = BringRuns(begin, sink);
@@ -292,6 +331,7 @@ Status StreamBringer::BringTo(const redundancy::ImageStream& stream, uint64_t be
   rebuild_expected_ = 0;
   rebuilt_begin_ = UINT64_MAX;
   rebuilt_ = Buffer();
+  filled_ = Buffer();
   block_ = Buffer();
   return brought;
 }

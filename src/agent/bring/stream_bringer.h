@@ -22,6 +22,7 @@
 #include "agent/peers/remote_object.h"
 #include "agent/protect/set_source.h"
 #include "redundancy/assemble.h"
+#include "redundancy/natural.h"
 #include "redundancy/plan.h"
 #include "redundancy/stream.h"
 
@@ -78,14 +79,19 @@ class StreamBringer {
   Status BringRuns(uint64_t begin, const Sink& sink);
   // How much of the stream is best brought at once from there on (redundancy/assemble.h), and how much of the set's blocks that
   // is.
-  uint64_t StepAt(uint64_t offset) const { return std::min(SetRunAt(offset), end_ - offset); }
-  uint64_t SetRunAt(uint64_t offset) const;
+  uint64_t StepAt(uint64_t offset) const;
+  // Of the thin stream (redundancy/natural.h), which is all of it where there are no natural blocks.
+  uint64_t SetRunAt(uint64_t thin_offset) const;
   // These bytes, whole blocks to the end of one or of all, where they are until the next are read.
   Result<ByteSpan> Read(uint64_t offset, uint64_t bytes);
   Result<ByteSpan> ReadWhole(const redundancy::Source& source, uint64_t offset, uint64_t bytes);
   Result<ByteSpan> ReadFrom(const std::string& node, uint64_t offset, uint64_t bytes);
   Status ReadStored(uint64_t offset, std::span<std::byte> block);
   Result<ByteSpan> Rebuild(uint64_t offset, uint64_t bytes);
+  // Of the thin stream, no further than a run goes: `run_bytes` of it are made, where `bytes` from `offset` on are not yet.
+  Result<ByteSpan> RebuildThin(uint64_t offset, uint64_t bytes, uint64_t run_bytes);
+  // What is rebuilt of these pieces of the stream, which begin at `offset`, into `filled_`, and their natural blocks.
+  Status RebuildPieces(uint64_t offset, std::span<const redundancy::ThinStream::Piece> pieces, bool in_runs);
   const BlockTable* table() const { return from_.set.has_value() ? &from_.set->members[member_].blocks : nullptr; }
 
   const PeerLink link_;
@@ -96,11 +102,15 @@ class StreamBringer {
   std::unique_ptr<SetSource> source_;
   redundancy::ParityTables tables_;
   std::unique_ptr<redundancy::Assembler> assembler_;
+  redundancy::ThinStream thin_;
+  std::optional<redundancy::NaturalReplicas> replicas_;  // none: thin stream and stream are the same
+  Buffer filled_;
   Buffer rebuilt_;
   uint64_t rebuilt_begin_ = UINT64_MAX;
   uint64_t rebuild_expected_ = 0;                    // up to where the survivors are told what comes
   const redundancy::ImageStream* stream_ = nullptr;  // while it is brought
   uint64_t end_ = 0;                                 // up to where
+  uint64_t thin_end_ = 0;                            // the same in the thin stream
   uint64_t block_bytes_ = 0;
   Buffer block_;
   std::map<std::string, std::unique_ptr<RemoteObject>> whole_;  // by node, that has it

@@ -22,7 +22,9 @@ class Writer {
   void operator()(const StoreId& id) { encoder_.U64(id.high), encoder_.U64(id.low); }
   void operator()(const Generation& generation) { (*this)(generation.store_id), EncodeFields(encoder_, generation); }
   void operator()(const SetIdentity& set) { (*this)(set.generation.store_id), EncodeFields(encoder_, set); }
-  void operator()(const SetMember& member, uint32_t) { EncodeFields(encoder_, member); }
+  void operator()(const SetMember& member, uint32_t) {
+    EncodeFields(encoder_, member), EncodeFields(encoder_, member.natural, member.blocks);
+  }
   void operator()(const BlockTable& table) { EncodeFields(encoder_, table); }
   void operator()(const net::RemoteMemory& memory) { net::EncodeRemoteMemory(memory, &encoder_); }
   template <typename T>
@@ -73,6 +75,7 @@ class Reader {
   void operator()(SetIdentity& set) { DecodeFields(decoder_, TakeStoreId(), &set); }
   void operator()(SetMember& member, uint32_t ranks) {
     if (decoder_.ok()) DecodeFields(decoder_, ranks, &member);
+    if (decoder_.ok()) DecodeFields(decoder_, member, &member.natural);
   }
   void operator()(BlockTable& table) { DecodeFields(decoder_, &table); }
   void operator()(net::RemoteMemory& memory) { memory = net::DecodeRemoteMemory(&decoder_); }
@@ -156,10 +159,10 @@ KEDGE_FIELDS(HeldImage) {
   walk.Flags({&m.to_node, &m.in_store, &m.at_node});
 }
 KEDGE_FIELDS(redundancy::SetSummary) {
-  walk(m.identity), walk.Byte(m.scheme), walk(m.parity), walk.U32(m.record_crc32c);
-  walk.List(m.members, 3, [&](auto& member) {
+  walk(m.identity), walk.Byte(m.scheme), walk(m.parity), walk(m.block_bytes), walk.U32(m.record_crc32c);
+  walk.List(m.members, 4, [&](auto& member) {
     uint32_t rank = member.rank.has_value() ? *member.rank + 1 : 0;
-    walk(member.node, kNodeNameBytesMax), walk(rank, kRanksMax), walk(member.bytes);
+    walk(member.node, kNodeNameBytesMax), walk(rank, kRanksMax), walk(member.bytes), walk(member.natural_bytes);
     if constexpr (Walk::kReads) {
       if (rank > 0) member.rank = rank - 1;
     }

@@ -9,6 +9,7 @@
 #include "agent/images/images.h"
 #include "agent/peers/peers.h"
 #include "agent/protect/held_sets.h"
+#include "agent/protect/set_member.h"
 #include "agent/protect/set_source.h"
 #include "agent/space/assignment.h"
 #include "agent/space/own_slots.h"
@@ -18,6 +19,7 @@
 #include "os/process/kill_point.h"
 #include "redundancy/geometry.h"
 #include "redundancy/layout.h"
+#include "redundancy/natural.h"
 
 namespace kedge {
 namespace {
@@ -48,14 +50,6 @@ Result<std::vector<BlockTable>> MakeObjects(const SetRecord& set, uint32_t self,
   }
   os::KillPoint("protect-made");
   return tables;
-}
-
-Result<SetMember> MakeMember(const HeldStream& stream, uint64_t record_offset, uint64_t record_bytes, SetMember member) {
-  member.image_record.resize(record_bytes);
-  KEDGE_RETURN_IF_ERROR(stream.Read(record_offset, record_bytes, member.image_record.data()));
-  KEDGE_ASSIGN_OR_RETURN(const ImageRecord record, DecodeImageRecord(member.image_record));
-  KEDGE_ASSIGN_OR_RETURN(member.blocks, MakeTable(stream, record, record_bytes, redundancy::BlockBytesFor(stream.bytes())));
-  return member;
 }
 
 }  // namespace
@@ -331,8 +325,9 @@ void Protect::Measure(Version& version, SetProgress& set) {
   const Image& image = *found->second;
   set.measuring = true;
   measuring_->Submit([this, stream = HeldStream::Of(image), offset = image.record_object_offset, bytes = image.record_bytes,
-                      member = std::move(member), identity = set.identity, id = image.id] {
-    auto made = MakeMember(stream, offset, bytes, member);
+                      natural = NaturalBlockBytes(version.job->hello.keys), member = std::move(member), identity = set.identity,
+                      id = image.id] {
+    auto made = MakeMember(stream, offset, bytes, natural, member);
     os::KillPoint("protect-measured");
     core_.loop().Post([this, identity, id, made = std::move(made)] {
       if (!made.ok()) NoteIfDamaged(id, made.status());
@@ -453,6 +448,8 @@ void Protect::Make(Version& version, SetProgress& set) {
   record.scheme = layout.scheme;
   record.parity = layout.parity;
   for (const auto& member : set.members) record.members.push_back(*member);
+  redundancy::KeepNatural(record.parity, &record.members);
+  for (size_t i = 0; i < set.members.size(); ++i) set.members[i]->natural = record.members[i].natural;
   auto kept = held_sets_.Keep(version, record);
   if (!kept.ok()) return FailSoon(version.generation, kept.status());
   std::vector<uint32_t> members;
@@ -563,6 +560,10 @@ void Protect::OnMade(const Generation& generation, const SetIdentity& identity, 
   if (HasJustLost(*version)) return;
   os::KillPoint("protect-kept");
   LogDebug("agent", "{} is made and kept", identity.ToString());
+  if (const uint64_t natural = set->members[version->protection->member]->natural.bytes(); natural > 0) {
+    core_.counters().bytes_natural += natural;
+    LogInfo("agent", "{}: {} bytes of this node's image lie on enough nodes anyway", identity.ToString(), natural);
+  }
   version->protection->OnStep(core_.clock().NowNs());
   set->done[version->protection->member] = true;
   for (SetProgress::Contact& contact : set->contacts) contact.next_ns = 0;

@@ -19,6 +19,7 @@
 #include "agent/peers/read_plan.h"
 #include "agent/peers/remote_object.h"
 #include "redundancy/assemble.h"
+#include "redundancy/natural.h"
 
 namespace kedge {
 
@@ -38,6 +39,8 @@ class SetSource final : public redundancy::BlockSource {
   bool Has(uint32_t member, bool parity) override;
   void ReadBlocks(std::span<Read> reads) override;
   void Expect(const redundancy::BlockRef& block, uint32_t bytes) override;
+  // Of a member's stream, where it lies there: at most kBlockBytesMax.
+  Status ReadStream(uint32_t member, uint64_t offset, std::span<std::byte> to);
   // Gives leases and buffers back, and expects nothing any more.
   void LetGo();
   // How far ahead is best expected what comes: the reads for it go out as buffers allow.
@@ -46,10 +49,16 @@ class SetSource final : public redundancy::BlockSource {
  private:
   using Key = std::pair<uint32_t, bool>;  // member, of its parity object
   Place& PlaceOf(const redundancy::BlockRef& block);
+  // Of blocks of a thin stream (redundancy/natural.h): where they lie in the stream, one or several entries.
+  std::vector<ReadPlan::Entry> InStream(const redundancy::BlockRef& block, uint32_t bytes) const;
+  std::unique_ptr<RemoteObject> MakeRemote(uint32_t member, bool of_object, const std::string& node) const;
   // REQUIRES: its place is a node.
   RemoteObject& RemoteOf(const redundancy::BlockRef& block);
-  void ReadHere(const HeldStream& held, Read& read) const;
-  void Arrive(Read& read, bool keep);
+  static Status ReadHere(const HeldStream& held, uint64_t offset, std::span<std::byte> to);
+  // Waits for what another node has; the bytes stay where they arrive where `view` is not null, and are copied to `to` else.
+  Status Arrive(const ReadPlan::Entry& entry, std::span<std::byte> to, ByteSpan* view);
+  // Whether the node that has just answered so is waited for no more.
+  Status GiveUpWhereSilent(const std::string& node, Status status);
   // Sends what is expected as far as there are buffers.
   void BeginPlanned();
   void GiveUp(const std::string& node);
@@ -57,10 +66,12 @@ class SetSource final : public redundancy::BlockSource {
   const PeerLink link_;
   const SetRecord set_;
   const Duration timeout_;
+  std::vector<redundancy::ThinStream> thin_;  // by member
   std::vector<Place> streams_;
   std::vector<Place> objects_;
   std::map<Key, std::unique_ptr<RemoteObject>> remote_;
-  std::vector<ArrivedBytes> arrived_;  // what the last reads' views are of
+  std::map<uint32_t, std::unique_ptr<RemoteObject>> replicas_;  // by member: streams that are read by ReadStream
+  std::vector<ArrivedBytes> arrived_;                           // what the last reads' views are of
   ReadPlan plan_{kBuffersMax};
 };
 

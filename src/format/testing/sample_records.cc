@@ -215,6 +215,20 @@ SetRecord SampleSetRecord() {
   return set;
 }
 
+SetRecord SampleSetRecordOfNatural() {
+  SetRecord set = SampleSetRecord();
+  set.scheme = Scheme::kXor;
+  set.parity = 1;
+  set.members.pop_back();
+  Fingerprint both = {};
+  std::ranges::copy(AsBytes("XXH3 of a block."), both.begin());
+  set.members[0].blocks = {12300, kBlockBytesMin, {1, 2, 3, 4}};
+  set.members[0].natural = {kBlockBytesMin, {{4096, both}, {8192, both}}};
+  set.members[1].blocks = {4108, kBlockBytesMin, {5, 6}};
+  set.members[1].natural = {kBlockBytesMin, {{0, both}}};
+  return set;
+}
+
 ParityRecord SampleParityRecord() {
   return {SampleSetRecord().identity,
           1,
@@ -291,6 +305,7 @@ std::vector<Sample> AllSamples() {
   add("attempt-drain", RecordKind::kAttemptDrain, SampleAttemptDrainRecord());
   add("removed", RecordKind::kRemoved, SampleRemovedRecord());
   add("set", RecordKind::kSet, SampleSetRecord());
+  add("set-of-natural", RecordKind::kSet, SampleSetRecordOfNatural());
   add("parity", RecordKind::kParity, SampleParityRecord());
   add("restored", RecordKind::kRestored, SampleRestoredRecord());
   add("reached", RecordKind::kReached, SampleReachedRecord());

@@ -41,6 +41,8 @@ BlockMap SampleBlockMapOfPlaces();
 BaseRecord SampleBaseRecord();
 // Three members under Reed-Solomon (2 of 3), one of them without a rank.
 SetRecord SampleSetRecord();
+// Under XOR, with blocks that both members have.
+SetRecord SampleSetRecordOfNatural();
 ParityRecord SampleParityRecord();
 
 // A sample with its bytes, and the decoder that takes them.

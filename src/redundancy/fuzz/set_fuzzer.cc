@@ -8,6 +8,7 @@
 #include "format/testing/sample_records.h"
 #include "redundancy/assemble.h"
 #include "redundancy/block_table.h"
+#include "redundancy/natural.h"
 #include "redundancy/plan.h"
 #include "redundancy/stream.h"
 
@@ -46,9 +47,30 @@ void TryArithmetic(const SetRecord& set, FuzzedDataProvider& input) {
     KEDGE_CHECK(geometry.At(geometry.PlaceOf(block)) == block);
     Buffer made(arithmetic->BytesOf(block));
     if (made.empty() || !assembler.Assemble(block, made).ok() || parity) continue;
-    const BlockTable table = Coarsen(set.members[member].blocks, geometry.block_bytes());
+    const BlockTable table = Coarsen(ThinTable(set.members[member]), geometry.block_bytes());
     KEDGE_CHECK(BlockIsRight(table, block.offset, made));
   }
+}
+
+// Every byte of a stream is in its thin stream or in a natural block, and is where the one says that the other has it.
+void TryThinStream(const SetRecord& set, uint32_t member) {
+  const ThinStream thin(set.members[member]);
+  KEDGE_CHECK(ThinTable(set.members[member]).BlockCount() == ThinTable(set.members[member]).crc32c.size());
+  uint64_t of_stream = 0, of_thin = 0;
+  for (const ThinStream::Piece& piece : thin.OfStream(0, thin.stream_bytes())) {
+    KEDGE_CHECK(piece.stream_offset == of_stream && piece.bytes > 0);
+    KEDGE_CHECK(!piece.thin_offset || *piece.thin_offset == of_thin);
+    of_stream += piece.bytes;
+    of_thin += piece.thin_offset ? piece.bytes : 0;
+  }
+  KEDGE_CHECK(of_stream == thin.stream_bytes() && of_thin == thin.bytes());
+  // Who says what is there need not be right: it is looked for, and never taken for it.
+  Buffer to(std::min<uint64_t>(thin.stream_bytes(), kBlockBytesMax));
+  const auto pieces = thin.OfStream(0, to.size());
+  (void)NaturalReplicas(set, member).Fill(pieces, 0, to, [](uint32_t, uint64_t, std::span<std::byte> block) {
+    std::ranges::fill(block, std::byte{7});
+    return Status::Ok();
+  });
 }
 
 void TryPlan(const SetRecord& set, FuzzedDataProvider& input) {
@@ -100,6 +122,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   const auto set = DecodeSetRecord(testing::Enclose(RecordKind::kSet, AsBytes(payload)));
   if (!set.ok()) return 0;
   redundancy::TryArithmetic(*set, input);
+  for (uint32_t member = 0; member < set->members.size(); ++member) redundancy::TryThinStream(*set, member);
   redundancy::TryPlan(*set, input);
   return 0;
 }

@@ -5,7 +5,9 @@
 
 #include "base/crc32c.h"
 #include "base/random.h"
+#include "reduce/fingerprint.h"
 #include "redundancy/block_table.h"
+#include "redundancy/natural.h"
 
 namespace kedge::redundancy::testing {
 
@@ -19,6 +21,15 @@ BlockTable TableOf(ByteSpan bytes, uint32_t block_bytes) {
   return builder.Finish();
 }
 
+NaturalBlocks CandidatesOf(ByteSpan image, uint64_t begin, uint32_t block_bytes) {
+  NaturalBlocks found{block_bytes, {}};
+  for (uint64_t at = begin; at + block_bytes + kRecordBytes <= image.size(); at += block_bytes) {
+    found.blocks.push_back({at, reduce::FingerprintOf(image.subspan(at, block_bytes))});
+  }
+  if (found.blocks.empty()) found.block_bytes = 0;
+  return found;
+}
+
 // Reads what the surviving nodes have of one set.
 class ClusterSource : public BlockSource {
  public:
@@ -28,15 +39,27 @@ class ClusterSource : public BlockSource {
   void ReadBlocks(std::span<Read> reads) override {
     for (Read& read : reads) {
       const Buffer* bytes = Find(read.block.member, read.block.parity);
-      if (bytes == nullptr || read.block.offset + read.to.size() > bytes->size()) {
-        read.status = Status(Code::kUnavailable, "not there");
+      if (read.block.parity || bytes == nullptr) {
+        read.status = Copy(bytes, read.block.offset, read.to);
         continue;
       }
-      std::memcpy(read.to.data(), bytes->data() + read.block.offset, read.to.size());
+      std::span<std::byte> left = read.to;
+      for (const auto& piece : ThinStream(set_.members[read.block.member]).OfThin(read.block.offset, read.to.size())) {
+        if (read.status.ok()) read.status = Copy(bytes, piece.stream_offset, left.first(piece.bytes));
+        left = left.subspan(piece.bytes);
+      }
     }
+  }
+  Status ReadStream(uint32_t member, uint64_t offset, std::span<std::byte> to) const {
+    return Copy(Find(member, false), offset, to);
   }
 
  private:
+  static Status Copy(const Buffer* from, uint64_t offset, std::span<std::byte> to) {
+    if (from == nullptr || offset + to.size() > from->size()) return Status(Code::kUnavailable, "not there");
+    std::memcpy(to.data(), from->data() + offset, to.size());
+    return Status::Ok();
+  }
   const Buffer* Find(uint32_t member, bool parity) const {
     for (const auto& [name, node] : nodes_) {
       if (parity) {
@@ -72,6 +95,25 @@ MemoryCluster::MemoryCluster(Layout layout, const std::vector<uint64_t>& image_b
   }
 }
 
+void MemoryCluster::ShareBlocks(uint32_t block_bytes, double chance) {
+  natural_block_bytes_ = block_bytes;
+  Random random(generation_.store_id.low);
+  std::vector<Buffer> common(6, Buffer(block_bytes));
+  for (Buffer& block : common) random.Fill(block.data(), block_bytes);
+  for (uint32_t rank = 0; rank < ranks(); ++rank) {
+    Buffer& image = originals_[rank];
+    // Not always at multiples of the block, as behind a small region.
+    natural_begins_.push_back(random.Below(2) * kBlockBytesMin);
+    for (uint64_t at = natural_begins_.back(); at + block_bytes + kRecordBytes <= image.size(); at += block_bytes) {
+      if (random.Chance(chance))
+        std::ranges::copy(common[random.Below(common.size())], image.begin() + static_cast<ptrdiff_t>(at));
+    }
+    for (auto& [name, node] : nodes_) {
+      if (node.images.contains(rank)) node.images[rank] = image;
+    }
+  }
+}
+
 Status MemoryCluster::Protect() {
   for (uint32_t group = 0; group < layout_.groups.size(); ++group) {
     for (uint32_t index = 0; index < layout_.SetCount(group); ++index) KEDGE_RETURN_IF_ERROR(ProtectSet(group, index));
@@ -89,9 +131,14 @@ Status MemoryCluster::ProtectSet(uint32_t group, uint32_t index) {
     SetMember& member = set.members.emplace_back(SetMember{node.name, node.domain, layout_.RankAt(group, m, index), {}, {}});
     if (!member.rank) continue;
     const Buffer& image = nodes_[node.name].images.at(*member.rank);
-    member.blocks = TableOf(image, BlockBytesFor(image.size()));
+    member.blocks = TableOf(image, natural_block_bytes_ > 0 ? kBlockBytesMin : BlockBytesFor(image.size()));
+    if (natural_block_bytes_ > 0) member.natural = CandidatesOf(image, natural_begins_[*member.rank], natural_block_bytes_);
     member.image_record.assign(image.end() - kRecordBytes, image.end());
   }
+  if (set.scheme == Scheme::kPartner) {
+    for (SetMember& member : set.members) member.natural = {};
+  }
+  KeepNatural(set.parity, &set.members);
   Buffer record;
   KEDGE_RETURN_IF_ERROR(EncodeSetRecord(set, &record));
   for (const SetMember& member : set.members) nodes_[member.node].set_records.push_back(record);
@@ -179,14 +226,36 @@ ParityTables MemoryCluster::TablesOf(const SetRecord& set) const {
   return tables;
 }
 
-Status MemoryCluster::RestoreBlock(const SetRecord& set, const RankPlan& plan, Assembler* assembler, const BlockRef& block,
+Status MemoryCluster::RebuildBlock(const SetRecord& set, const SetArithmetic& arithmetic, Assembler* assembler,
+                                   BlockSource* source, const BlockRef& block, std::span<std::byte> to) {
+  const ThinStream thin(set.members[block.member]);
+  const uint64_t set_block = arithmetic.geometry().block_bytes();
+  const auto pieces = thin.OfStream(block.offset, to.size());
+  for (const ThinStream::Piece& piece : pieces) {
+    for (uint64_t done = 0; piece.thin_offset && done < piece.bytes;) {
+      const uint64_t at = *piece.thin_offset + done;
+      const BlockRef wanted{block.member, false, at / set_block * set_block};
+      Buffer made(arithmetic.BytesOf(wanted));
+      KEDGE_RETURN_IF_ERROR(assembler->Assemble(wanted, made));
+      const uint64_t bytes = std::min(piece.bytes - done, wanted.offset + made.size() - at);
+      std::memcpy(&to[piece.stream_offset + done - block.offset], &made[at - wanted.offset], bytes);
+      done += bytes;
+    }
+  }
+  const NaturalReplicas replicas(set, block.member);
+  return replicas.Fill(pieces, block.offset, to, [&](uint32_t member, uint64_t offset, std::span<std::byte> into) {
+    return static_cast<ClusterSource*>(source)->ReadStream(member, offset, into);
+  });
+}
+
+Status MemoryCluster::RestoreBlock(const SetRecord& set, const RankPlan& plan, const Rebuild& rebuild, const BlockRef& block,
                                    std::span<std::byte> to, Restored* restored) {
   const SetMember& member = set.members[block.member];
   Status last(Code::kNotFound, plan.why_lost);
   for (const Source& source : plan.sources) {
     if (source.kind == SourceKind::kRebuild) {
-      last = assembler == nullptr ? Status(Code::kInternal, "no code") : assembler->Assemble(block, to);
-      if (assembler != nullptr) std::ranges::move(assembler->TakeBadBlocks(), std::back_inserter(restored->bad));
+      last = rebuild == nullptr ? Status(Code::kInternal, "no code") : rebuild(block, to);
+      if (last.ok() && FirstWrongBlock(member.blocks, block.offset, to)) last = Status(Code::kCorrupt, "it is made wrong");
     } else {
       std::memcpy(to.data(), nodes_.at(source.node).images.at(plan.rank).data() + block.offset, to.size());
       last = Status::Ok();
@@ -220,13 +289,21 @@ MemoryCluster::Restored MemoryCluster::Restore(uint32_t rank, const std::string&
   const auto source = MakeSource(*set);
   const ParityTables tables = TablesOf(*set);
   std::unique_ptr<Assembler> assembler;
-  if (arithmetic.ok()) assembler = std::make_unique<Assembler>(*set, *arithmetic, tables, *source);
+  Rebuild rebuild;
+  if (arithmetic.ok()) {
+    assembler = std::make_unique<Assembler>(*set, *arithmetic, tables, *source);
+    rebuild = [&](const BlockRef& block, std::span<std::byte> to) {
+      Status rebuilt = RebuildBlock(*set, *arithmetic, assembler.get(), source.get(), block, to);
+      std::ranges::move(assembler->TakeBadBlocks(), std::back_inserter(restored.bad));
+      return rebuilt;
+    };
+  }
   const uint32_t block_bytes = arithmetic.ok() ? arithmetic->geometry().block_bytes() : set->members[member].blocks.block_bytes;
   restored.bytes.resize(set->members[member].blocks.bytes);
   for (uint64_t offset = 0; offset < restored.bytes.size() && restored.status.ok(); offset += block_bytes) {
     const uint64_t bytes = std::min<uint64_t>(block_bytes, restored.bytes.size() - offset);
     restored.status =
-        RestoreBlock(*set, plan, assembler.get(), {member, false, offset}, {restored.bytes.data() + offset, bytes}, &restored);
+        RestoreBlock(*set, plan, rebuild, {member, false, offset}, {restored.bytes.data() + offset, bytes}, &restored);
   }
   if (!restored.status.ok()) restored.bytes.clear();
   return restored;

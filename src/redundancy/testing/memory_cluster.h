@@ -39,6 +39,10 @@ class MemoryCluster {
   std::map<std::string, MemoryNode>& nodes() { return nodes_; }
   const Generation& generation() const { return generation_; }
 
+  // Some blocks of `block_bytes` become equal to some of other images, and are looked for when sets are made (natural.h). They
+  // begin at multiples of kBlockBytesMin. Before Protect.
+  void ShareBlocks(uint32_t block_bytes, double chance);
+
   // Called between the making of a set's record and its encoding: for a test that damages something then.
   std::function<void()> before_encoding;
 
@@ -68,13 +72,19 @@ class MemoryCluster {
   Status ProtectSet(uint32_t group, uint32_t index);
   Status MakeCopies(const SetRecord& set);
   Status MakeParity(const SetRecord& set, uint32_t record_crc32c);
+  // A block of a stream, made of what survives of thin streams, parity and other members' natural blocks.
+  static Status RebuildBlock(const SetRecord& set, const SetArithmetic& arithmetic, Assembler* assembler, BlockSource* source,
+                             const BlockRef& block, std::span<std::byte> to);
   // One block, from the first of the plan's sources that gives it rightly.
-  Status RestoreBlock(const SetRecord& set, const RankPlan& plan, Assembler* assembler, const BlockRef& block,
+  using Rebuild = std::function<Status(const BlockRef& block, std::span<std::byte> to)>;
+  Status RestoreBlock(const SetRecord& set, const RankPlan& plan, const Rebuild& rebuild, const BlockRef& block,
                       std::span<std::byte> to, Restored* restored);
 
   Layout layout_;
   Generation generation_;
   std::vector<Buffer> originals_;
+  uint32_t natural_block_bytes_ = 0;
+  std::vector<uint64_t> natural_begins_;  // by rank
   std::map<std::string, MemoryNode> nodes_;
 };
 
