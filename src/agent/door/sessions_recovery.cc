@@ -37,7 +37,7 @@ Status SaveChecked(const std::string& path, Write write) {
   const auto written = encoder.Written(0);
   encoder.U32(crc32c::Compute(written.data(), written.size()));
   encoder.Finish();
-  return os::WriteFileDurably(fs(), path, AsText(out), "agent");
+  return os::ReplaceFile(fs(), path, AsText(out), "agent");
 }
 
 Result<std::string> LoadChecked(const std::string& path) {

@@ -129,7 +129,7 @@ Status Peers::Adopt(Result<std::unique_ptr<net::Network>> opened) {
     network_ = std::move(*opened);
     core_.events().network_opened();
     LogInfo("agent", "other nodes reach this one at {}", network_->address().ToDisplay());
-    status = os::WriteFileDurably(fs(), core_.Path("address"), network_->address().ToText(), "agent");
+    status = os::ReplaceFile(fs(), core_.Path("address"), network_->address().ToText(), "agent");
   }
   if (!status.ok()) LogError("agent", "no network between nodes: {}", status.ToString());
   for (const auto& done : std::exchange(awaiting_, {})) done();

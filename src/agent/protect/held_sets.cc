@@ -71,7 +71,7 @@ Result<HeldSet*> HeldSets::Keep(Version& version, SetRecord record) {
   set->crc32c = crc32c::Compute(encoded.data(), encoded.size());
   set->record = std::move(record);
   set->encoded = std::move(encoded);
-  Status saved = os::WriteFileDurably(fs(), PathOf(set->number) + kSetSuffix, AsText(set->encoded), "agent");
+  Status saved = os::ReplaceFile(fs(), PathOf(set->number) + kSetSuffix, AsText(set->encoded), "agent");
   if (!saved.ok()) {
     version.sets.erase(identity);
     return saved;
@@ -98,7 +98,7 @@ Status HeldSets::KeepObject(HeldSet& set, uint32_t member, BlockTable blocks, st
   Buffer encoded;
   Status saved = EncodeParityRecord(object.record, &encoded);
   if (saved.ok()) {
-    saved = os::WriteFileDurably(fs(), fmt::format("{}.{}", PathOf(set.number), member), AsText(encoded), "agent");
+    saved = os::ReplaceFile(fs(), fmt::format("{}.{}", PathOf(set.number), member), AsText(encoded), "agent");
   }
   if (!saved.ok()) {
     own_slots_.ReleaseAll(object.ranges);
