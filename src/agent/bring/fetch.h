@@ -18,7 +18,7 @@
 
 #include "agent/bring/inventories.h"
 #include "agent/bring/stream_bringer.h"
-#include "agent/tables/model.h"
+#include "agent/tables/job.h"
 
 namespace kedge {
 

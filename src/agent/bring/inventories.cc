@@ -139,8 +139,9 @@ void Inventories::Gather(Job& job, const std::string& name, Reach reach, std::fu
   std::ranges::copy(BesideMembers(job), std::back_inserter(others));
   std::erase(others, core_.settings().node);
   if (others.empty() || !peers_.is_open()) {
-    gathering.waiting = 1;
-    core_.loop().Post([this, key, number] { OnAnswer(key, number, Status(Code::kUnavailable, "no other nodes")); });
+    core_.loop().Post([this, key, number] {
+      if (FindGathering(key, number) != nullptr) Conclude(key, number);
+    });
     return;
   }
   gathering.waiting = others.size();

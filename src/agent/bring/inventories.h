@@ -15,7 +15,7 @@
 
 #include "agent/peers/peer_messages.h"
 #include "agent/tables/members.h"
-#include "agent/tables/model.h"
+#include "agent/tables/job.h"
 #include "redundancy/plan.h"
 
 namespace kedge {

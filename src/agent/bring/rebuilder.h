@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "agent/peers/peer_messages.h"
-#include "agent/tables/model.h"
+#include "agent/tables/job.h"
 
 namespace kedge {
 

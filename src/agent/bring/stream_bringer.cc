@@ -49,16 +49,23 @@ Result<std::unique_ptr<StreamBringer>> StreamBringer::Make(PeerLink link, BringF
   return bringer;
 }
 
+Result<SetRecord> StreamBringer::AskSet(const BringFrom::Keeper& keeper) const {
+  KEDGE_ASSIGN_OR_RETURN(const Buffer answer,
+                         link_.Ask(keeper.node, PeerKind::kSetRecord, Encode(SetRequest{keeper.set, 0}), kAskTimeout));
+  const bool is_announced = crc32c::Compute(answer.data(), answer.size()) == keeper.record_crc32c;
+  KEDGE_ASSIGN_OR_RETURN(SetRecord record, DecodeSetRecord(answer));
+  if (!is_announced || record.identity != keeper.set) {
+    return Status(Code::kCorrupt, "the set record of node " + keeper.node + " is not the one that it announced");
+  }
+  return record;
+}
+
 Status StreamBringer::FindSet() {
   Status error(Code::kNotFound, "no node keeps a set of it");
   for (auto keeper = from_.set_nodes.begin(); keeper != from_.set_nodes.end() && !from_.set.has_value(); ++keeper) {
-    auto answer = link_.Ask(keeper->node, PeerKind::kSetRecord, Encode(SetRequest{keeper->set, 0}), kAskTimeout);
-    if (answer.ok() && crc32c::Compute(answer->data(), answer->size()) != keeper->record_crc32c) {
-      answer = Status(Code::kCorrupt, "the set record of node " + keeper->node + " is not the one that it announced");
-    }
-    auto record = answer.ok() ? DecodeSetRecord(*answer) : Result<SetRecord>(answer.status());
+    Result<SetRecord> record = AskSet(*keeper);
     error = record.status();
-    if (record.ok() && record->identity == keeper->set) from_.set = std::move(*record);
+    if (record.ok()) from_.set = std::move(*record);
   }
   if (!from_.set.has_value()) return error;
   const auto& members = from_.set->members;

@@ -70,6 +70,7 @@ class StreamBringer {
  private:
   StreamBringer(PeerLink link, BringFrom from) : link_(std::move(link)), from_(std::move(from)) {}
   Status FindSet();
+  Result<SetRecord> AskSet(const BringFrom::Keeper& keeper) const;
   Status AskImageRecord();
   Status OpenStored();
   void PrepareRebuild(const redundancy::SetSurvivors& survivors);

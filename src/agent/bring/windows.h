@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "agent/bring/fetch.h"
-#include "agent/tables/model.h"
+#include "agent/tables/session.h"
 #include "base/status.h"
 #include "os/memory/mapping.h"
 #include "redundancy/stream.h"

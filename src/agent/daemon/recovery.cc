@@ -16,6 +16,7 @@
 #include "agent/schedule/turns.h"
 #include "agent/space/tiers.h"
 #include "agent/tables/record_file.h"
+#include "agent/tables/run_folder.h"
 #include "base/log.h"
 #include "os/files/files.h"
 

@@ -20,6 +20,7 @@
 #include "agent/space/memory_ledger.h"
 #include "agent/space/throughput.h"
 #include "agent/space/tiers.h"
+#include "agent/tables/session.h"
 #include "base/json.h"
 #include "os/machine/machine.h"
 #include "session/connection.h"

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "agent/tables/model.h"
+#include "agent/tables/tier_unit.h"
 #include "base/json.h"
 
 namespace kedge {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "agent/tables/model.h"
+#include "agent/tables/job.h"
 #include "base/json.h"
 
 namespace kedge {

@@ -9,7 +9,7 @@
 #include "agent/images/held_stream.h"
 #include "agent/peers/peer_messages.h"
 #include "agent/peers/sealed_reads.h"
-#include "agent/tables/model.h"
+#include "agent/tables/job.h"
 #include "net/measure.h"
 #include "net/network.h"
 

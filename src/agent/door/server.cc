@@ -13,6 +13,7 @@
 #include "agent/peers/peers.h"
 #include "agent/schedule/halts.h"
 #include "agent/tables/agent_core.h"
+#include "agent/tables/session.h"
 #include "base/log.h"
 #include "os/machine/machine.h"
 #include "session/connection.h"

@@ -13,8 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "agent/tables/model.h"
+#include "os/events/event_loop.h"
 #include "os/sockets/unix_socket.h"
+#include "session/messages.h"
 
 namespace kedge {
 

@@ -15,6 +15,8 @@
 #include "agent/space/throughput.h"
 #include "agent/space/tiers.h"
 #include "agent/tables/agent_core.h"
+#include "agent/tables/run_folder.h"
+#include "agent/tables/session.h"
 #include "base/log.h"
 #include "format/store_records.h"
 #include "os/files/files.h"

@@ -13,6 +13,8 @@
 #include "agent/space/tiers.h"
 #include "agent/tables/agent_core.h"
 #include "agent/tables/members.h"
+#include "agent/tables/run_folder.h"
+#include "agent/tables/session.h"
 #include "base/crc32c.h"
 #include "base/log.h"
 #include "format/envelope.h"

@@ -7,7 +7,8 @@
 #include <optional>
 #include <string>
 
-#include "agent/tables/model.h"
+#include "agent/tables/job.h"
+#include "agent/tables/session.h"
 
 namespace kedge {
 

@@ -5,6 +5,7 @@
 
 #include "agent/images/images.h"
 #include "agent/tables/agent_core.h"
+#include "agent/tables/session.h"
 #include "base/log.h"
 #include "store/attempts.h"
 #include "store/versions.h"

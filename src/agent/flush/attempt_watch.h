@@ -14,7 +14,7 @@
 #include <optional>
 #include <utility>
 
-#include "agent/tables/model.h"
+#include "agent/tables/job.h"
 
 namespace kedge {
 

@@ -8,7 +8,7 @@
 #include <map>
 #include <vector>
 
-#include "agent/tables/model.h"
+#include "agent/tables/job.h"
 #include "base/duration.h"
 
 namespace kedge {

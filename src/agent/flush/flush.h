@@ -19,7 +19,7 @@
 
 #include "agent/images/image_flusher.h"
 #include "agent/space/flush_load.h"
-#include "agent/tables/model.h"
+#include "agent/tables/job.h"
 #include "placement/policy.h"
 
 namespace kedge {

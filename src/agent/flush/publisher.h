@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "agent/tables/model.h"
+#include "agent/tables/job.h"
 #include "restore/file_publisher.h"
 
 namespace kedge {

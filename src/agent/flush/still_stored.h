@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/tables/model.h"
+#include "agent/tables/job.h"
 #include "store/still_there.h"
 
 namespace kedge {

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <map>
 
-#include "agent/tables/model.h"
+#include "agent/tables/version.h"
 
 namespace kedge {
 

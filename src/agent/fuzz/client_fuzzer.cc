@@ -15,6 +15,7 @@
 #include "agent/door/sessions.h"
 #include "agent/images/images.h"
 #include "agent/space/tiers.h"
+#include "agent/tables/session.h"
 #include "agent/testing/local_agent.h"
 #include "base/crc32c.h"
 #include "base/log.h"

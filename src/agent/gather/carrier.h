@@ -27,7 +27,7 @@
 #include "agent/gather/carry_queue.h"
 #include "agent/gather/writer_count.h"
 #include "agent/peers/peer_messages.h"
-#include "agent/tables/model.h"
+#include "agent/tables/job.h"
 #include "agent/tables/workers.h"
 #include "net/network.h"
 

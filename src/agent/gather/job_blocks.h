@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "agent/images/held_stream.h"
-#include "agent/tables/model.h"
+#include "agent/tables/job.h"
 #include "reduce/popular_blocks.h"
 
 namespace kedge {

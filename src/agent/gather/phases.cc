@@ -4,6 +4,7 @@
 
 #include "agent/peers/peers.h"
 #include "agent/tables/agent_core.h"
+#include "agent/tables/session.h"
 #include "session/mailbox.h"
 
 namespace kedge {

@@ -13,7 +13,7 @@
 
 #include "agent/peers/pause_budget.h"
 #include "agent/peers/peer_messages.h"
-#include "agent/tables/model.h"
+#include "agent/tables/job.h"
 
 namespace kedge {
 

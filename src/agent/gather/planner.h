@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "agent/peers/peer_messages.h"
-#include "agent/tables/model.h"
+#include "agent/tables/job.h"
 #include "aggregation/election.h"
 #include "aggregation/scan_tree.h"
 #include "aggregation/summary.h"

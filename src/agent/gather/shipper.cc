@@ -13,6 +13,7 @@
 #include "agent/peers/peers.h"
 #include "agent/space/assignment.h"
 #include "agent/tables/agent_core.h"
+#include "agent/tables/session.h"
 #include "base/log.h"
 #include "os/process/kill_point.h"
 

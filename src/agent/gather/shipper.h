@@ -24,7 +24,7 @@
 #include "agent/gather/planner.h"
 #include "agent/gather/source_pace.h"
 #include "agent/peers/peer_messages.h"
-#include "agent/tables/model.h"
+#include "agent/tables/job.h"
 
 namespace kedge {
 

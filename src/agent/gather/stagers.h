@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "agent/gather/staging_network.h"
-#include "agent/tables/model.h"
+#include "agent/tables/job.h"
 
 namespace kedge {
 

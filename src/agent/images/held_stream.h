@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "agent/tables/flush_object.h"
-#include "agent/tables/model.h"
+#include "agent/tables/held_set.h"
+#include "agent/tables/image.h"
 #include "base/status.h"
 #include "format/image_record.h"
 #include "format/set_records.h"

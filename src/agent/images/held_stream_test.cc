@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "agent/tables/model.h"
+#include "agent/tables/held_set.h"
+#include "agent/tables/run_folder.h"
 #include "base/random.h"
 #include "os/files/files.h"
 #include "redundancy/block_table.h"

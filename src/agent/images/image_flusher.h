@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "agent/tables/model.h"
+#include "agent/tables/version.h"
 
 namespace kedge {
 

@@ -14,7 +14,8 @@
 #include <vector>
 
 #include "agent/space/room_giver.h"
-#include "agent/tables/model.h"
+#include "agent/tables/job.h"
+#include "agent/tables/session.h"
 #include "agent/tables/record_file.h"
 #include "format/image_record.h"
 #include "session/gap_table.h"

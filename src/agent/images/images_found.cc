@@ -8,6 +8,8 @@
 #include "agent/images/images.h"
 #include "agent/space/tiers.h"
 #include "agent/tables/agent_core.h"
+#include "agent/tables/run_folder.h"
+#include "agent/tables/session.h"
 #include "base/crc32c.h"
 #include "format/image_record.h"
 #include "os/files/files.h"

@@ -13,6 +13,7 @@
 
 #include "agent/images/images.h"
 #include "agent/tables/agent_core.h"
+#include "agent/tables/session.h"
 #include "os/process/kill_point.h"
 
 namespace kedge {

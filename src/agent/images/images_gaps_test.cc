@@ -9,6 +9,7 @@
 #include "agent/door/sessions.h"
 #include "agent/images/images.h"
 #include "agent/space/assignment.h"
+#include "agent/tables/session.h"
 #include "agent/testing/local_agent.h"
 #include "base/crc32c.h"
 #include "format/image_record.h"

@@ -14,6 +14,8 @@
 #include "agent/space/assignment.h"
 #include "agent/space/tiers.h"
 #include "agent/tables/agent_core.h"
+#include "agent/tables/run_folder.h"
+#include "agent/tables/session.h"
 #include "base/log.h"
 #include "os/files/files.h"
 

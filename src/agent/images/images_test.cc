@@ -10,6 +10,8 @@
 
 #include "agent/door/sessions.h"
 #include "agent/space/assignment.h"
+#include "agent/tables/run_folder.h"
+#include "agent/tables/session.h"
 #include "agent/testing/local_agent.h"
 #include "base/crc32c.h"
 #include "format/image_record.h"

@@ -11,6 +11,7 @@
 #include "agent/peers/peers.h"
 #include "agent/tables/agent_core.h"
 #include "agent/tables/members.h"
+#include "agent/tables/session.h"
 
 namespace kedge {
 namespace {

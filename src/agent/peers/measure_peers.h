@@ -11,7 +11,7 @@
 #include <memory>
 #include <string>
 
-#include "agent/tables/model.h"
+#include "agent/tables/job.h"
 #include "net/measure.h"
 
 namespace kedge {

@@ -6,6 +6,7 @@
 
 #include "agent/tables/agent_core.h"
 #include "agent/tables/members.h"
+#include "agent/tables/run_folder.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "os/files/files.h"

@@ -20,7 +20,7 @@
 
 #include "agent/peers/peer_messages.h"
 #include "agent/peers/read_gates.h"
-#include "agent/tables/model.h"
+#include "agent/tables/job.h"
 #include "net/measure.h"
 #include "net/network.h"
 

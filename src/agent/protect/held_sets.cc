@@ -8,6 +8,7 @@
 #include "agent/space/own_slots.h"
 #include "agent/space/tiers.h"
 #include "agent/tables/agent_core.h"
+#include "agent/tables/run_folder.h"
 #include "base/crc32c.h"
 #include "base/log.h"
 #include "os/files/files.h"

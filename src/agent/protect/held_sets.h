@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/tables/model.h"
+#include "agent/tables/version.h"
 #include "base/status.h"
 
 namespace kedge {

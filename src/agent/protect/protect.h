@@ -29,7 +29,7 @@
 #include "agent/peers/peer_messages.h"
 #include "agent/protect/protect_outcomes.h"
 #include "agent/space/redundancy_room.h"
-#include "agent/tables/model.h"
+#include "agent/tables/job.h"
 #include "agent/tables/protection.h"
 #include "agent/tables/workers.h"
 

@@ -8,7 +8,7 @@
 
 #include <string>
 
-#include "agent/tables/model.h"
+#include "agent/tables/job.h"
 
 namespace kedge {
 

@@ -7,7 +7,8 @@
 
 #include <vector>
 
-#include "agent/tables/model.h"
+#include "agent/tables/job.h"
+#include "agent/tables/session.h"
 #include "format/wire.h"
 
 namespace kedge {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "agent/door/sessions.h"
+#include "agent/tables/session.h"
 #include "agent/testing/local_agent.h"
 
 namespace kedge {

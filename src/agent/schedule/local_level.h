@@ -20,7 +20,7 @@
 #include <string>
 
 #include "agent/peers/peer_messages.h"
-#include "agent/tables/model.h"
+#include "agent/tables/job.h"
 
 namespace kedge {
 

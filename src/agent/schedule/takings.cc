@@ -9,6 +9,7 @@
 #include "agent/images/images.h"
 #include "agent/peers/peers.h"
 #include "agent/tables/agent_core.h"
+#include "agent/tables/session.h"
 #include "base/log.h"
 #include "store/versions.h"
 

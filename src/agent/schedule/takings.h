@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "agent/tables/model.h"
+#include "agent/tables/job.h"
 
 namespace kedge {
 

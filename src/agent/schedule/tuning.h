@@ -13,7 +13,8 @@
 
 #include <cstdint>
 
-#include "agent/tables/model.h"
+#include "agent/tables/job.h"
+#include "agent/tables/session.h"
 #include "base/duration.h"
 #include "format/wire.h"
 

@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "agent/door/sessions.h"
+#include "agent/tables/session.h"
 #include "agent/testing/local_agent.h"
 
 namespace kedge {

@@ -13,7 +13,7 @@
 #include <string>
 
 #include "agent/peers/peer_messages.h"
-#include "agent/tables/model.h"
+#include "agent/tables/job.h"
 #include "format/wire.h"
 
 namespace kedge {

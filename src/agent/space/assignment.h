@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "agent/tables/model.h"
+#include "agent/tables/session.h"
 #include "placement/assignment_queue.h"
 
 namespace kedge {

@@ -11,6 +11,7 @@
 #include "agent/space/room_giver.h"
 #include "agent/space/tiers.h"
 #include "agent/tables/agent_core.h"
+#include "agent/tables/run_folder.h"
 #include "base/log.h"
 #include "os/files/files.h"
 

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "agent/space/memory_limits.h"
-#include "agent/tables/model.h"
+#include "agent/tables/session.h"
 #include "agent/tables/workers.h"
 
 namespace kedge {

@@ -8,6 +8,7 @@
 #include "agent/daemon/agent.h"
 #include "agent/door/sessions.h"
 #include "agent/space/tiers.h"
+#include "agent/tables/session.h"
 #include "agent/testing/local_agent.h"
 #include "os/files/files.h"
 #include "os/testing/temporary_folder.h"

@@ -12,7 +12,8 @@
 #include <optional>
 #include <vector>
 
-#include "agent/tables/model.h"
+#include "agent/tables/held_set.h"
+#include "agent/tables/session.h"
 
 namespace kedge {
 

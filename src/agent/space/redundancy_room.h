@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "agent/tables/model.h"
+#include "agent/tables/job.h"
 
 namespace kedge {
 

@@ -1,7 +1,7 @@
 // What the space room asks of those who hold images: to let go of what is not needed any more, and what lies where.
 #pragma once
 
-#include "agent/tables/model.h"
+#include "agent/tables/tier_unit.h"
 
 namespace kedge {
 

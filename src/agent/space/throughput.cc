@@ -5,6 +5,7 @@
 
 #include "agent/space/tiers.h"
 #include "agent/tables/agent_core.h"
+#include "agent/tables/run_folder.h"
 #include "base/log.h"
 #include "os/machine/machine.h"
 #include "tier/calibration_folder.h"

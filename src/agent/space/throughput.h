@@ -22,7 +22,8 @@
 #include <utility>
 #include <vector>
 
-#include "agent/tables/model.h"
+#include "agent/tables/image.h"
+#include "agent/tables/session.h"
 #include "format/calibration.h"
 #include "model/moving_average.h"
 #include "placement/assignment_queue.h"

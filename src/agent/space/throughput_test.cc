@@ -9,6 +9,7 @@
 #include "agent/door/sessions.h"
 #include "agent/space/assignment.h"
 #include "agent/space/tiers.h"
+#include "agent/tables/session.h"
 #include "agent/testing/local_agent.h"
 #include "os/testing/temporary_folder.h"
 #include "tier/calibration_folder.h"

@@ -11,6 +11,7 @@
 #include "agent/space/room_giver.h"
 #include "agent/space/throughput.h"
 #include "agent/tables/agent_core.h"
+#include "agent/tables/run_folder.h"
 #include "base/byte_size.h"
 #include "base/crc32c.h"
 #include "base/log.h"

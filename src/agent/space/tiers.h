@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "agent/space/tier_cut.h"
-#include "agent/tables/model.h"
+#include "agent/tables/session.h"
 #include "placement/policy.h"
 
 namespace kedge {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "agent/tables/byte_rate.h"
-#include "agent/tables/model.h"
+#include "agent/tables/job.h"
 #include "agent/tables/session_table.h"
 #include "agent/tables/workers.h"
 #include "base/clock.h"

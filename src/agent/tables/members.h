@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/tables/model.h"
+#include "agent/tables/job.h"
 
 namespace kedge {
 

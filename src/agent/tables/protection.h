@@ -9,11 +9,15 @@
 #include <string>
 #include <vector>
 
-#include "agent/tables/model.h"
+#include "base/status.h"
+#include "format/set_records.h"
 
 namespace kedge {
 
 struct Making;
+namespace redundancy {
+struct Layout;
+}
 
 // One set on its way, as this member sees it.
 struct SetProgress {

@@ -6,7 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "agent/tables/model.h"
+#include "agent/tables/job.h"
+#include "agent/tables/session.h"
 #include "base/status.h"
 
 namespace kedge {

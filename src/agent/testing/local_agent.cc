@@ -10,6 +10,7 @@
 #include "agent/door/sessions.h"
 #include "agent/flush/flush.h"
 #include "agent/space/tiers.h"
+#include "agent/tables/session.h"
 #include "base/status.h"
 #include "store/catalog.h"
 #include "store/posix/posix_store.h"

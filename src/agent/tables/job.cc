@@ -1,6 +1,7 @@
-#include "agent/tables/model.h"
+#include "agent/tables/job.h"
 
 #include <algorithm>
+
 #include <utility>
 
 namespace kedge {
@@ -91,122 +92,6 @@ bool Job::HasPassedOver(const Generation& generation, uint32_t rank) const {
     return later.name == generation.name && later.attempt == generation.attempt && later.take >= generation.take &&
            later != generation && has_image(*entry.second);
   });
-}
-
-void ImageChunk::CountAsFlushing(bool is_one) {
-  if (unit == nullptr || is_flushing == is_one) return;
-  is_flushing = is_one;
-  unit->flushing_chunks += is_one ? 1u : -1u;
-}
-
-PieceSource ImageChunk::Source(uint64_t at, uint64_t source_bytes) const {
-  PieceSource source;
-  if (unit != nullptr) source.tier = unit->tier;
-  source.slot = slot;
-  source.file = file;
-  source.offset = offset + at;
-  source.bytes = source_bytes;
-  return source;
-}
-
-void Image::Describe(const ImageRecord& by) {
-  for (const ImageChunk& chunk : chunks) {
-    if (chunk.in_own_object)
-      record_object_offset = std::max(record_object_offset, AlignChunkOffset(chunk.object_offset + chunk.bytes));
-  }
-  image_bytes = by.RegionBytes();
-  has_files =
-      std::any_of(by.regions.begin(), by.regions.end(), [](const Region& region) { return region.kind == RegionKind::kFile; });
-}
-
-bool Image::IsOnItsWay() const {
-  switch (flush) {
-    case FlushState::kFlushing:
-    case FlushState::kWritten:
-    case FlushState::kPublishing:
-    case FlushState::kWaiting:
-    case FlushState::kShipped: return true;
-    default: return false;
-  }
-}
-
-bool Image::HasReleased() const {
-  return std::any_of(chunks.begin(), chunks.end(), [](const ImageChunk& chunk) { return chunk.released; });
-}
-
-bool Image::HasNoOtherCopy() const {
-  return flush == FlushState::kNone && !version->at_node;
-}
-
-bool Image::IsLost() const {
-  auto is_lost = [](const ImageChunk& chunk) {
-    return (chunk.unit != nullptr && chunk.unit->lost) || (chunk.file_unit != nullptr && chunk.file_unit->lost);
-  };
-  return is_lost(record) || std::any_of(chunks.begin(), chunks.end(), is_lost);
-}
-
-bool HeldObject::IsLost() const {
-  return std::any_of(ranges.begin(), ranges.end(), [](const OwnRange& range) { return range.unit->lost; });
-}
-
-bool Version::HasLost() const {
-  const bool of_images = std::any_of(images.begin(), images.end(), [](const auto& entry) { return entry.second->IsLost(); });
-  return of_images || std::any_of(sets.begin(), sets.end(), [](const auto& set) {
-           const auto& objects = set.second->objects;
-           return std::any_of(objects.begin(), objects.end(), [](const auto& entry) { return entry.second.IsLost(); });
-         });
-}
-
-const char* FlushStateName(FlushState state) {
-  switch (state) {
-    case FlushState::kNone: return "none";
-    case FlushState::kFlushing: return "flushing";
-    case FlushState::kWritten: return "written";
-    case FlushState::kPublishing: return "publishing";
-    case FlushState::kStored: return "stored";
-    case FlushState::kWaiting: return "waiting";
-    case FlushState::kShipped: return "shipped";
-    case FlushState::kFailed: return "failed";
-  }
-  return "unknown";
-}
-
-bool Version::IsWhole() const {
-  return std::count_if(images.begin(), images.end(), [](const auto& entry) { return entry.second->IsHeld(); }) >= node_ranks;
-}
-
-bool Version::IsPromised() const {
-  const auto promises = job->promises.find(generation.name);
-  return promises != job->promises.end() && promises->second.own == generation;
-}
-
-bool Version::IsOnBufferOnly() const {
-  return in_store && !drained && job->store->store().has_buffer();
-}
-
-bool Version::IsAbandoned() const {
-  return !job->LineageOf(generation.name).Has(generation);
-}
-
-void Version::Weaken(const std::string& why) {
-  node_failure =
-      Status(Code::kUnavailable, why).WithContext(generation.ToString() + " would not survive the loss of a node any more");
-}
-
-bool Version::IsOwedToNodes() const {
-  if (!to_node || at_node || !node_failure.ok() || job->layout == nullptr) return false;
-  return generation.attempt == job->members.attempt || restored;
-}
-
-void Version::Skip() {
-  skipped = true;
-  scheduled = to_node ? Level::kNode : Level::kLocal;
-}
-
-bool Session::CloseWindow(uint64_t handle) {
-  if (shown.window == nullptr || shown.handle != handle) return false;
-  shown.window = nullptr;
-  return true;
 }
 
 }  // namespace kedge
