@@ -100,7 +100,7 @@ InventoryReply Inventories::Own(const Job& job, const std::string& name) const {
     for (const auto& [rank, image] : version->images) {
       if (images_.FindWhole(generation, rank) == nullptr) continue;
       reply.images.push_back(
-          {generation, rank, version->ranks, version->scheduled, version->to_node, version->at_node, version->in_store});
+          {generation, rank, version->ranks, version->scheduled(), version->to_node, version->at_node, version->in_store()});
     }
     for (const auto& [identity, set] : version->sets) {
       HeldSetInfo info{redundancy::Summarize(set->record, set->crc32c), {}};

@@ -67,7 +67,7 @@ void FlushAgain(Agent& agent) {
     const Version& version = *image->version;
     if (image->flush != FlushState::kWaiting) continue;
     // The note of it had not reached this image's record.
-    if (version.in_store) {
+    if (version.in_store()) {
       agent.flush().SetState(*image, FlushState::kStored);
       agent.images().SaveFile(*image);
     } else if (version.skipped) {

@@ -144,9 +144,9 @@ Json LevelsJson(const Version& version) {
     if (level == Level::kBuffer && !has_buffer) continue;
     const bool reached = level == Level::kLocal    ? version.IsAtLocal()
                          : level == Level::kNode   ? version.at_node
-                         : level == Level::kBuffer ? version.in_store
-                                                   : version.in_store && !version.IsOnBufferOnly();
-    const bool wanted = level == Level::kLocal || (level == Level::kNode ? version.to_node : version.scheduled >= Level::kStore);
+                         : level == Level::kBuffer ? version.in_store()
+                                                   : version.in_store() && !version.IsOnBufferOnly();
+    const bool wanted = level == Level::kLocal || (level == Level::kNode ? version.to_node : version.scheduled() >= Level::kStore);
     if (reached || wanted) levels.push_back({{"level", LevelName(level)}, {"reached", reached}});
   }
   return levels;
@@ -158,7 +158,7 @@ Json VersionJson(Agent& agent, const Version& version) {
             {"attempt", version.generation.attempt},
             {"take", version.generation.take},
             {"level", LevelName(agent.images().LevelOf(version))},
-            {"scheduled", LevelName(version.scheduled)},
+            {"scheduled", LevelName(version.scheduled())},
             {"undecided", version.undecided.has_value()},
             {"skipped", version.skipped},
             {"abandoned", version.IsAbandoned()},

@@ -147,17 +147,16 @@ Status Sessions::AttachAgain(Session& session, const Hello& hello) {
     if (!is_its_own)
       return Status(Code::kNotFound, fmt::format("slot {} of tier {} is not its own any more", slot.slot, slot.tier));
     held.insert(SlotId{unit->id, slot.slot});
-    if (slot.is_full_chunk) session.full_slots.insert(SlotId{unit->id, slot.slot});
+    if (slot.is_full_chunk) throughput_.OnHeld(session, SlotId{unit->id, slot.slot});
   }
   for (TierUnit* unit : session.tiers) {
     for (uint32_t slot : unit->space->SlotsOf(session.id)) {
       if (held.contains(SlotId{unit->id, slot})) continue;
-      session.full_slots.erase(SlotId{unit->id, slot});
-      throughput_.Drop(session, SlotId{unit->id, slot});
+      (void)throughput_.OnReturned(session, SlotId{unit->id, slot});
       unit->space->Return(slot, unit->space->Get(slot).generation, session.id);
     }
   }
-  session.last_serial = std::max(session.last_serial, hello.last_image_serial);
+  session.NoteSerial(hello.last_image_serial);
   session.hello = hello;
   core_.sessions().PublishCounts(session);
   return SaveSession(session);
@@ -353,7 +352,6 @@ void Sessions::FreeSlots(Session& session) {
       unit->space->Return(slot, unit->space->Get(slot).generation, session.id);
     }
   }
-  session.full_slots.clear();
   throughput_.DropAll(session);
 }
 
@@ -462,8 +460,7 @@ void Sessions::OnReturn(Session& session, const SlotRange& slot) {
   if (slot.tier >= session.tiers.size()) return;
   TierUnit* unit = session.tiers[slot.tier];
   if (!unit->space->Return(slot.slot, slot.slot_generation, session.id)) return;
-  session.full_slots.erase(SlotId{unit->id, slot.slot});
-  throughput_.Drop(session, SlotId{unit->id, slot.slot});
+  (void)throughput_.OnReturned(session, SlotId{unit->id, slot.slot});
 }
 
 }  // namespace kedge

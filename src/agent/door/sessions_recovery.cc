@@ -197,7 +197,7 @@ void Sessions::RecoverSession(uint32_t id) {
   // Images of it that are not through yet count as pending, as they did before.
   for (const auto& [image_id, image] : images_.all()) {
     if (image->session_id != id) continue;
-    session->last_serial = std::max(session->last_serial, image->serial);
+    session->NoteSerial(image->serial);
     if (image->flush == FlushState::kWaiting || image->version->undecided) session->pending_serials.insert(image->serial);
   }
   images_.TellGone(*session);

@@ -125,7 +125,7 @@ bool Waiters::AnswerKnown(Wait& wait, Version& version) {
   }
   // Files at their original paths belong to the store level, and to that of a burst buffer before it.
   const bool files_due =
-      version.in_store && std::any_of(version.images.begin(), version.images.end(), [&](const auto& entry) {
+      version.in_store() && std::any_of(version.images.begin(), version.images.end(), [&](const auto& entry) {
         return entry.second->has_files && !entry.second->files_published && version.job->hello.keys.files_publish;
       });
   const bool reached = reply.level >= target && !(target >= Level::kBuffer && files_due);
@@ -134,16 +134,16 @@ bool Waiters::AnswerKnown(Wait& wait, Version& version) {
   const bool failed = !version.failure.ok() && (wait.is_test || target > Level::kLocal || reply.level < target || disagree);
   if (failed) reply.failure = version.failure;
   // What does not get to other nodes may get to the store, which is more.
-  const bool node_failed = !version.node_failure.ok() && version.scheduled < Level::kStore && reply.level < Level::kNode &&
+  const bool node_failed = !version.node_failure.ok() && version.scheduled() < Level::kStore && reply.level < Level::kNode &&
                            (wait.is_test || target >= Level::kNode);
   if (!failed && node_failed) reply.failure = version.node_failure;
-  const bool never = !version.undecided && target > version.scheduled && version.scheduled != Level::kNone && !reached;
+  const bool never = !version.undecided && target > version.scheduled() && version.scheduled() != Level::kNone && !reached;
   if (never && !wait.is_test && !failed && !node_failed) {
     reply.failure = Status(
         Code::kFailedPrecondition,
         version.skipped
             ? fmt::format("the flush of {} was left out for a newer version", version.generation.ToString())
-            : fmt::format("{} is scheduled for level {} only", version.generation.ToString(), LevelName(version.scheduled)));
+            : fmt::format("{} is scheduled for level {} only", version.generation.ToString(), LevelName(version.scheduled())));
   }
   const bool passed_by =
       target <= Level::kLocal && !reached && version.LastLevel() <= Level::kLocal && LocalLevel::IsPassedBy(version);
@@ -282,8 +282,8 @@ void Waiters::LookUp(Wait& wait) {
 
 void Waiters::OnVersionGone(const Version& version) {
   const Generation& generation = version.generation;
-  const bool is_missed = !version.failure.ok() && version.scheduled >= Level::kStore && !version.in_store && !version.skipped;
-  const auto is_stored = [](const Version& newer) { return newer.in_store; };
+  const bool is_missed = !version.failure.ok() && version.scheduled() >= Level::kStore && !version.in_store() && !version.skipped;
+  const auto is_stored = [](const Version& newer) { return newer.in_store(); };
   if (!is_missed || version.job->HasNewer(generation, is_stored)) return;
   GoneFailure& gone = gone_failures_[NameKeyOf(generation)];
   if (gone.why.ok() || gone.generation < generation) gone = {generation, version.failure};
@@ -293,7 +293,7 @@ void Waiters::Check(const Generation& generation) {
   const auto gone = gone_failures_.find(NameKeyOf(generation));
   if (gone != gone_failures_.end() && !(generation < gone->second.generation)) {
     const Version* version = images_.FindVersion(generation);
-    if (version != nullptr && version->in_store) gone_failures_.erase(gone);
+    if (version != nullptr && version->in_store()) gone_failures_.erase(gone);
   }
   for (auto wait = waits_.begin(); wait != waits_.end();) {
     const bool answered = wait->generation == generation && Answer(*wait);
@@ -317,7 +317,7 @@ void Waiters::Tick() {
 bool Waiters::IsFailed(const Version& version, Level at, Level wanted) const {
   if (wanted != Level::kNode) return wanted == at || wanted == Level::kLast || (wanted == Level::kBuffer && at == Level::kStore);
   if (images_.LevelOf(version) >= Level::kNode) return false;
-  return at == Level::kStore ? !version.IsOwedToNodes() : version.scheduled < Level::kStore || !version.failure.ok();
+  return at == Level::kStore ? !version.IsOwedToNodes() : version.scheduled() < Level::kStore || !version.failure.ok();
 }
 
 // Whether the attempt has only gone on from it, and has a newer one there by now: nobody misses its protection.
@@ -350,7 +350,7 @@ Status Waiters::FormerFailure(const Job& job, Level wanted) const {
   std::map<std::pair<std::string, Level>, const Version*> newest;
   for (const auto& [generation, version] : job.versions) {
     const bool runs = core_.sessions().HasAttempt(job, generation.attempt);
-    const bool is_meant = wanted == Level::kLast ? runs && !version->IsAbandoned() : version->scheduled >= wanted;
+    const bool is_meant = wanted == Level::kLast ? runs && !version->IsAbandoned() : version->scheduled() >= wanted;
     if (version->skipped || !is_meant) continue;
     const Version*& found = newest[{generation.name, target(*version)}];
     if (found == nullptr || generation.attempt >= found->generation.attempt) found = version.get();
@@ -390,7 +390,7 @@ std::string Waiters::AbsenceOf(const Job* job) const {
 
 // Of a version whose attempt is over here: ranks of this node that have no image of it will never have one.
 Status Waiters::NeverTaken(const Version& version) const {
-  const bool is_missing = version.images.size() < version.node_ranks && version.scheduled >= Level::kStore && !version.in_store;
+  const bool is_missing = version.images.size() < version.node_ranks && version.scheduled() >= Level::kStore && !version.in_store();
   if (!is_missing || core_.sessions().HasAttempt(*version.job, version.generation.attempt)) return Status::Ok();
   const Status incomplete(Code::kIncomplete, fmt::format("{} is incomplete: {} of the {} ranks of this node have not taken it",
                                                          version.generation.ToString(),
@@ -411,7 +411,7 @@ void Waiters::AskWhetherRanksDisagree(DrainWait& drain) {
     std::map<std::string, const Version*> newest;
     for (const auto& [generation, version] : job->versions) newest[generation.name] = version.get();
     for (const auto& [name, version] : newest) {
-      if (version->in_store || version->scheduled < Level::kStore || version->skipped || !version->failure.ok()) continue;
+      if (version->in_store() || version->scheduled() < Level::kStore || version->skipped || !version->failure.ok()) continue;
       ++drain.asking;
       publisher_.LookForDisagreement(*version, [this, peer = drain.peer, number = drain.number] {
         const auto asked = std::find_if(drains_.begin(), drains_.end(), [&](const DrainWait& candidate) {
@@ -435,7 +435,7 @@ bool Waiters::HasStored(uint64_t peer) const {
            const Version& version = *entry.second;
            const auto is_stored = [](const auto& image) { return image.second->flush == FlushState::kStored; };
            const bool any_stored = std::any_of(version.images.begin(), version.images.end(), is_stored);
-           return version.generation.attempt == attempt && (version.in_store || any_stored);
+           return version.generation.attempt == attempt && (version.in_store() || any_stored);
          });
 }
 

@@ -166,8 +166,8 @@ void Flush::TakeBack(Image& image) {
 }
 
 uint32_t Flush::SendToStore(Version& version) {
-  if (version.in_store) return 0;
-  version.scheduled = Level::kStore;
+  if (version.in_store()) return 0;
+  version.AlsoTo(Level::kStore);
   version.undecided.reset();
   version.skipped = false;
   uint32_t owed = 0;
@@ -552,7 +552,7 @@ void Flush::TryAgain(const Job* job) {
     Version& version = *image->version;
     if (job != nullptr && version.job != job) continue;
     const bool can = image->flush == FlushState::kFailed && !image->doomed && !image->damaged && !image->HasReleased();
-    if (!can || version.in_store) continue;
+    if (!can || version.in_store()) continue;
     image->failure = Status::Ok();
     image->tries = RetryPauses();
     version.failure = Status::Ok();
@@ -583,7 +583,7 @@ void Flush::GiveUp(Image& image, const Status& why) {
   Job& job = *version.job;
   const bool is_older = generation.attempt < job.hello.attempt;
   // The store has let go of it for a newer one, which may have left this node by now: that attempt has taken over, too.
-  const auto is_stored = [](const Version& newer) { return newer.in_store; };
+  const auto is_stored = [](const Version& newer) { return newer.in_store(); };
   const bool is_outlived = job.stored_attempt > generation.attempt || job.HasNewer(generation, is_stored);
   if (is_older && why.code() == Code::kNotFound && is_outlived) {
     return GiveUp(image, Status(Code::kBusy,

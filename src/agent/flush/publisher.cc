@@ -81,7 +81,7 @@ void Publisher::OnVersionGone(Version& version) {
   if (version.grace_timer != 0) core_.loop().CancelTimer(version.grace_timer);
   // What was to stay on the nodes leaves nothing in the store either. While other nodes can still bring it back, they may need
   // it.
-  if (version.went_through && version.scheduled < Level::kStore && !version.in_store && !version.at_node) RemoveThrough(version);
+  if (version.went_through && version.scheduled() < Level::kStore && !version.in_store() && !version.at_node) RemoveThrough(version);
 }
 
 void Publisher::RemoveThrough(const Version& version) {
@@ -231,7 +231,7 @@ void Publisher::OnPublished(const Generation& generation, Outcome outcome) {
     if (member.id == 0) cargo_.OnPublished(generation, member.rank, published.images[i], published.finish.complete);
   }
   Version* version = images_.FindVersion(generation);
-  if (published.finish.complete && (version == nullptr || !version->in_store)) core_.events().version_completed(generation);
+  if (published.finish.complete && (version == nullptr || !version->in_store())) core_.events().version_completed(generation);
   if (version != nullptr) return OnPublishedHere(*version, outcome);
   if (published.finish.created) Retain(*job, generation.name);
 }
@@ -241,8 +241,8 @@ void Publisher::OnPublishedHere(Version& published_version, const Outcome& outco
   const Generation generation = version->generation;
   Job& job = *version->job;
   const Publication& published = outcome.published;
-  const bool completed = published.finish.complete && !version->in_store;
-  if (published.finish.complete) version->in_store = true;
+  const bool completed = published.finish.complete && !version->in_store();
+  if (published.finish.complete) version->SetStored();
   std::vector<uint64_t> stored;
   Status absent;
   uint64_t stored_bytes = 0;
@@ -385,7 +385,7 @@ void Publisher::OnComplete(Version& version) {
 }
 
 void Publisher::FindComplete(Version& version) {
-  version.in_store = true;
+  version.SetStored();
   version.missing_in_store.clear();
   SaveFiles(version);
   OnComplete(version);
@@ -395,7 +395,7 @@ void Publisher::FindComplete(Version& version) {
 // Older versions go by the hand of the node that has completed it.
 void Publisher::OnCompletedElsewhere(const Generation& generation) {
   Version* const version = images_.FindVersion(generation);
-  if (version == nullptr || version->in_store) return;
+  if (version == nullptr || version->in_store()) return;
   FindComplete(*version);
   core_.events().version_changed(generation);
 }
@@ -452,7 +452,7 @@ void Publisher::PublishFilesLater(const Image& image, const Status& why) {
 
 void Publisher::PublishOwedFiles() {
   for (const auto& [id, image] : images_.all()) {
-    const bool is_stored = image->flush == FlushState::kStored && image->version->in_store;
+    const bool is_stored = image->flush == FlushState::kStored && image->version->in_store();
     if (!is_stored || !image->has_files || image->files_published) continue;
     if (image->version->job->hello.keys.files_publish) PublishFiles(*image);
   }
@@ -475,7 +475,7 @@ void Publisher::LookForDisagreement(const Version& version, std::function<void()
 }
 
 void Publisher::Probe(Version& version) {
-  if (version.probing || version.in_store) return;
+  if (version.probing || version.in_store()) return;
   version.probing = true;
   struct Look {
     bool complete = false;
@@ -500,7 +500,7 @@ void Publisher::Probe(Version& version) {
         }
         if (!outcome.ok()) return;
         found->missing_in_store = outcome->missing_ranks;
-        if (outcome->complete && !found->in_store) {
+        if (outcome->complete && !found->in_store()) {
           core_.events().version_completed(generation);
           FindComplete(*found);
           Retain(*found->job, generation.name);

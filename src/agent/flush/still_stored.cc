@@ -16,11 +16,11 @@ namespace {
 // What of the job counts as stored: of versions that are complete there, and of others.
 void Collect(const Job& job, std::vector<Seen>* versions, std::vector<Seen>* parts) {
   for (const auto& [generation, version] : job.versions) {
-    Seen seen{generation, version->in_store, {}};
+    Seen seen{generation, version->in_store(), {}};
     for (const auto& [rank, image] : version->images) {
       if (!image->doomed && image->flush == FlushState::kStored) seen.ranks.push_back(rank);
     }
-    if (version->in_store || !seen.ranks.empty()) (version->in_store ? versions : parts)->push_back(std::move(seen));
+    if (version->in_store() || !seen.ranks.empty()) (version->in_store() ? versions : parts)->push_back(std::move(seen));
   }
 }
 
@@ -136,13 +136,13 @@ void StillStored::OnAnswer(Job& job, const Answer& answer) {
 void StillStored::SendAgain(Job& job, const Seen& missing) {
   Version* version = images_.FindVersion(missing.generation);
   if (version == nullptr) return;
-  if (missing.complete) version->in_store = version->drained = false;
+  if (missing.complete) version->SetGoneFromStore();
   uint32_t again = 0;
   for (const auto& [rank, image] : version->images) {
     const bool is_missing = std::find(missing.ranks.begin(), missing.ranks.end(), rank) != missing.ranks.end();
     if (is_missing && image->flush == FlushState::kStored && IsWholeHere(*image)) {
       ++again;
-      version->scheduled = Level::kStore;
+      version->AlsoTo(Level::kStore);
       image->tries = RetryPauses();
       flush_.Start(*image);
     }

@@ -17,7 +17,7 @@ constexpr Duration kPauseMax = std::chrono::seconds(30);
 
 // Something of it is here, and has nowhere else to go.
 bool IsStranded(const Version& version) {
-  return !version.IsComplete() && !version.IsAtLocal() && !version.undecided && version.scheduled < Level::kStore &&
+  return !version.IsComplete() && !version.IsAtLocal() && !version.undecided && version.scheduled() < Level::kStore &&
          std::any_of(version.images.begin(), version.images.end(),
                      [](const auto& entry) { return entry.second->ended && !entry.second->doomed; });
 }

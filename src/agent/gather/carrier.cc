@@ -256,7 +256,7 @@ void Carrier::OnImageStored(const kedge::Image& stored) {
   if (found == load->second.images.end() || found->second.state != State::kHeld) return;
   found->second.state = State::kStored;
   ++core_.counters().images_carried;
-  load->second.is_complete = load->second.is_complete || stored.version->in_store;
+  load->second.is_complete = load->second.is_complete || stored.version->in_store();
   AnswerWaiting(load->second);
 }
 

@@ -88,10 +88,10 @@ Image& Images::NewImage(Session& session, const ImageIdentity& identity, uint64_
   image.session_id = session.id;
   image.serial = serial;
   image.progress_ns = core_.clock().NowNs();
-  image.flush = version.scheduled >= Level::kStore ? FlushState::kFlushing : FlushState::kNone;
+  image.flush = version.scheduled() >= Level::kStore ? FlushState::kFlushing : FlushState::kNone;
   session.images[serial] = image.id;
   session.pending_serials.insert(serial);
-  session.last_serial = std::max(session.last_serial, serial);
+  session.NoteSerial(serial);
   return image;
 }
 
@@ -245,7 +245,7 @@ Status Images::OnEnd(Session& session, const ImageEnd& end) {
     if (version != nullptr && version->images.contains(identity.rank)) {
       // A predecessor had it on file already when it died: its entry is read a second time, and its slots are not the session's
       // any more.
-      session.last_serial = std::max(session.last_serial, end.image_serial);
+      session.NoteSerial(end.image_serial);
       return Status::Ok();
     }
   }
@@ -323,8 +323,7 @@ Status Images::OnEnd(Session& session, const ImageEnd& end) {
 
 void Images::ReturnFullSlots(Session& session, const Image& image) {
   for (const ImageChunk& chunk : image.chunks) {
-    if (chunk.unit == nullptr || session.full_slots.erase(SlotId{chunk.unit->id, chunk.slot}) == 0) continue;
-    throughput_.Drop(session, SlotId{chunk.unit->id, chunk.slot});
+    if (chunk.unit == nullptr || !throughput_.OnReturned(session, SlotId{chunk.unit->id, chunk.slot})) continue;
     chunk.unit->space->Return(chunk.slot, chunk.slot_generation, session.id);
   }
 }
@@ -342,7 +341,7 @@ void Images::OnHeld(Version& version) {
 
 void Images::RescueLost(Version& version) {
   // What is on its way to level NODE fails there, and its ranks are told (Protect::OnTierLost).
-  if (version.scheduled >= Level::kStore || version.to_node || version.in_store || version.at_node) return;
+  if (version.scheduled() >= Level::kStore || version.to_node || version.in_store() || version.at_node) return;
   if (!version.HasLost()) return;
   const uint32_t images = flush_.SendToStore(version);
   if (images == 0) return;
@@ -351,7 +350,7 @@ void Images::RescueLost(Version& version) {
 }
 
 void Images::OnAbort(Session& session, uint64_t serial) {
-  session.last_serial = std::max(session.last_serial, serial);
+  session.NoteSerial(serial);
   auto begun = session.images.find(serial);
   if (begun == session.images.end()) return;
   Image* image = Find(begun->second);
@@ -407,11 +406,11 @@ void Images::SaveFile(Image& image) {
   file.session_id = image.session_id;
   file.serial = image.serial;
   file.node_ranks = version.node_ranks;
-  file.scheduled = version.scheduled;
+  file.scheduled = version.scheduled();
   file.passing = image.IsPassing();
   if (version.undecided) file.undecided = version.undecided->due;
   file.stored = image.flush == FlushState::kStored;
-  file.in_store = version.in_store;
+  file.in_store = version.in_store();
   file.skipped = version.skipped;
   file.to_node = version.to_node;
   file.at_node = version.at_node;

@@ -18,7 +18,7 @@ namespace kedge {
 
 Version& Images::VersionOf(Job& job, const ImageIdentity& identity) {
   const auto [version, is_new] = job.AddVersion(identity);
-  if (is_new) version->scheduled = Level::kLocal;
+  if (is_new) version->Schedule(Level::kLocal);
   return *version;
 }
 
@@ -105,17 +105,17 @@ Status Images::Adopt(const AdoptedImage& adopted) {
   // Where images from here are on their way there, it is heard when they are.
   const bool hears_itself = std::any_of(version.images.begin(), version.images.end(),
                                         [](const auto& entry) { return entry.second->flush != FlushState::kNone; });
-  const bool in_store = adopted.from_store || (adopted.in_store && (version.in_store || !hears_itself));
+  const bool in_store = adopted.from_store || (adopted.in_store && (version.in_store() || !hears_itself));
   Image& image = Put(version, identity.rank, std::move(made));
   image.brought_for_attempt = adopted.from_store ? 0 : job->members.attempt;
   image.record_path = NewRecordPath(image);
   if (in_store) {
-    version.in_store = true;
-    version.scheduled = Level::kStore;
+    version.SetStored();
+    version.AlsoTo(Level::kStore);
     flush_.SetState(image, FlushState::kStored);
     image.files_published = !adopted.from_store;  // by the node that has it
-  } else if (for_store && !version.in_store) {
-    version.scheduled = Level::kStore;
+  } else if (for_store && !version.in_store()) {
+    version.AlsoTo(Level::kStore);
     version.undecided.reset();
     flush_.Start(image);
   }
@@ -182,10 +182,10 @@ Status Images::Recover(const std::string& path, const ImageFile& file) {
   if (version.images.contains(identity.rank)) return Status(Code::kAlreadyExists, "another record of that image is there");
   if (is_new) {
     version.node_ranks = file.node_ranks;
-    version.scheduled = file.scheduled;
+    version.Schedule(file.scheduled);
     if (file.undecided) core_.events().version_left_undecided(version, *file.undecided);
   }
-  version.in_store = version.in_store || file.in_store;
+  if (file.in_store) version.SetStored();
   version.skipped = version.skipped || file.skipped;
   version.to_node = version.to_node || file.to_node;
   version.at_node = version.at_node || file.at_node;
@@ -198,7 +198,7 @@ Status Images::Recover(const std::string& path, const ImageFile& file) {
   image.is_saved = true;
   image.files_published = file.files_published;
   image.damaged = file.damaged;
-  const bool wanted = version.scheduled >= Level::kStore && !version.skipped;
+  const bool wanted = version.scheduled() >= Level::kStore && !version.skipped;
   // Waiting from here on, so that nobody lets go of it before its flush is begun again (recovery.cc).
   const bool stored = file.stored || file.in_store;
   flush_.SetState(image, stored ? FlushState::kStored : wanted ? FlushState::kWaiting : FlushState::kNone);
@@ -221,7 +221,7 @@ void Images::TellGone(Session& session) {
     const Status why(Code::kIo, fmt::format("{}: the agent died while it wrote the only copy of some of its chunks, whose slots "
                                             "had been wanted by others",
                                             gone.identity.ToString()));
-    session.last_serial = std::max(session.last_serial, gone.serial);
+    session.NoteSerial(gone.serial);
     session.gone_serials.insert(gone.serial);
     core_.sessions().SendFailure(session, gone.serial, why);
     Version* version = FindVersion(gone.identity.generation);

@@ -96,7 +96,7 @@ class BuildingRank {
   // It is in the store, and may be let go of here.
   bool IsStored(int64_t version) {
     const Version* found = agent_->images().FindVersion(GenerationOf(version));
-    return found != nullptr && found->in_store && !found->images.at(0)->pinned;
+    return found != nullptr && found->in_store() && !found->images.at(0)->pinned;
   }
   std::string ContentOf(int64_t version) {
     const Image* image = agent_->images().FindWhole(GenerationOf(version), 0);

@@ -29,7 +29,6 @@ void Images::Release(const Image& image, ImageChunk& chunk) {
   TierUnit& unit = *chunk.unit;
   chunk.CountAsFlushing(false);
   unit.bytes_captured += chunk.bytes;
-  session->full_slots.erase(SlotId{unit.id, chunk.slot});
   throughput_.OnReleased(*session, unit, chunk.slot);
   unit.space->Return(chunk.slot, chunk.slot_generation, session->id);
   unit.space->RemoveChunk(chunk.slot, image.pinned);

@@ -39,7 +39,7 @@ bool HasRedundancyIn(const Version& version, const TierUnit* unit) {
 }  // namespace
 
 Level Images::LevelOf(const Version& version) const {
-  if (!version.in_store) return LevelByNodes(version);
+  if (!version.in_store()) return LevelByNodes(version);
   return version.IsOnBufferOnly() ? Level::kBuffer : Level::kStore;
 }
 
@@ -54,7 +54,7 @@ bool Images::IsOwedToStore(const Image& image) const {
     case FlushState::kFailed: return false;
     // Its files are still to be written to where they belong, which needs the version to be complete.
     case FlushState::kStored:
-      return image.has_files && !image.files_published && image.version->job->hello.keys.files_publish && image.version->in_store;
+      return image.has_files && !image.files_published && image.version->job->hello.keys.files_publish && image.version->in_store();
     default: return true;
   }
 }
@@ -149,7 +149,7 @@ bool Images::HasOnlyCopies() const {
   return std::any_of(by_id_.begin(), by_id_.end(), [&](const auto& entry) {
     const Image& image = *entry.second;
     if (image.doomed || !image.ended) return false;
-    return KeepsAgent(image) || (!image.is_handed_over && image.flush != FlushState::kStored && !image.version->in_store);
+    return KeepsAgent(image) || (!image.is_handed_over && image.flush != FlushState::kStored && !image.version->in_store());
   });
 }
 
@@ -217,7 +217,7 @@ void Images::ReconsiderNow(Job& job, const std::string& name) {
     generation.take = version.generation.take;
     generation.whole = version.IsWhole();
     // What a burst buffer alone has would be lost with that, though no node was.
-    generation.in_store = version.in_store && !version.IsOnBufferOnly();
+    generation.in_store = version.in_store() && !version.IsOnBufferOnly();
     generation.at_node = version.at_node;
     generation.at_local = version.IsAtLocal();
     generation.promised = version.IsPromised();
@@ -258,10 +258,10 @@ void Images::ReconsiderNow(Job& job, const std::string& name) {
 
 void Images::SkipQueued(Version& newest) {
   // One that does not get to the store itself takes no other's place there.
-  if (newest.undecided || newest.scheduled < Level::kStore) return;
+  if (newest.undecided || newest.scheduled() < Level::kStore) return;
   for (auto& [generation, version] : newest.job->versions) {
     if (generation.name != newest.generation.name || !(generation < newest.generation) || version->skipped ||
-        version->scheduled < Level::kStore || version->in_store || !version->IsWhole()) {
+        version->scheduled() < Level::kStore || version->in_store() || !version->IsWhole()) {
       continue;
     }
     const bool untouched = std::all_of(version->images.begin(), version->images.end(), [&](const auto& entry) {
@@ -378,7 +378,7 @@ CleanupReply Images::Cleanup(const CleanupRequest& request) {
     if (generation.store_id != request.store_id || generation.job != request.job || image->rank != request.rank) continue;
     if (!request.name.empty() && generation.name != request.name) continue;
     // Only what the store has; a copy that is owed or the only one is not a user's to lose by tidying up.
-    if (image->doomed || IsOwed(*image, Level::kStore) || !image->version->in_store || !MayGo(*image)) continue;
+    if (image->doomed || IsOwed(*image, Level::kStore) || !image->version->in_store() || !MayGo(*image)) continue;
     images.push_back(image);
   }
   for (Image* image : images) {

@@ -205,7 +205,7 @@ TEST(Images, AVersionGetsWhatItsRankSaysAndTheKeysAllow) {
       rank.Capture(version, due_levels);
       const Version* found = agent->images().FindVersion({agent.store_id(), "job", "name", version, 1, 1});
       KEDGE_CHECK(found != nullptr && !found->to_node);
-      return found->scheduled;
+      return found->scheduled();
     };
     const Level last = store > 0 ? Level::kStore : Level::kLocal;
     EXPECT_EQ(scheduled(1, 0), Level::kLocal) << "the first of an attempt, and the rank counts otherwise";
@@ -253,7 +253,7 @@ TEST(Images, OneThatIsWrittenWhileOthersArePublishedIsPublishedToo) {
   const Version* version = agent->images().FindVersion({agent.store_id(), "job", "name", 1, 1, 1});
   ASSERT_EQ(version->images.at(0)->flush, FlushState::kPublishing);
   ASSERT_EQ(version->images.at(1)->flush, FlushState::kWritten);
-  EXPECT_TRUE(agent.TurnUntil([&] { return version->in_store; }));
+  EXPECT_TRUE(agent.TurnUntil([&] { return version->in_store(); }));
 }
 
 // Who waits for room gets it when a version becomes cached, not when somebody next looks.
@@ -282,7 +282,7 @@ TEST(Images, TheNewestCompleteVersionIsTheLastToMakeRoom) {
   };
   rank.Capture(1);
   other.Capture(1);
-  ASSERT_TRUE(agent.TurnUntil([&] { return find(1)->in_store; }));
+  ASSERT_TRUE(agent.TurnUntil([&] { return find(1)->in_store(); }));
   rank.Capture(2);
   find(2)->node_ranks = 1;  // the other rank is on another node, and has yet to take it
   ASSERT_TRUE(find(2)->IsWhole());

@@ -262,7 +262,7 @@ void Protect::ProtectAgain(Version& version) {
   for (const JobNode& node : version.job->members.nodes) {
     if (node.name == core_.settings().node) version.node_ranks = static_cast<uint32_t>(node.ranks.size());
   }
-  version.scheduled = std::max(version.scheduled, Level::kNode);
+  version.AlsoTo(Level::kNode);
   version.at_node = false;
   version.protection = nullptr;
   const Status& failure = AgainOf(*version.job, version.generation).failure;

@@ -87,7 +87,7 @@ void Protect::Weaken(Version& version, const Status& why) {
     if (image->ended && !image->doomed) images_.SaveFile(*image);
   }
   if (version.job->layout != nullptr)
-    outcomes_.Add(version.generation, version.job->layout->id, why, version.scheduled >= Level::kStore);
+    outcomes_.Add(version.generation, version.job->layout->id, why, version.scheduled() >= Level::kStore);
   LogWarning("agent", "{}", version.node_failure.ToString());
   core_.events().version_changed(version.generation);
 }
@@ -117,7 +117,7 @@ void Protect::Fail(Version& version, const Status& why) {
   if (version.restored) AgainOf(job, generation).failure = told;
   // It may have begun among the nodes of a former layout.
   const auto& layout = version.protection != nullptr ? version.protection->layout : job.layout;
-  if (layout != nullptr) outcomes_.Add(generation, layout->id, told, version.scheduled >= Level::kStore);
+  if (layout != nullptr) outcomes_.Add(generation, layout->id, told, version.scheduled() >= Level::kStore);
   version.protection = nullptr;
   LogError("agent", "{}", version.node_failure.ToString());
   images_.OnProtected(version);

@@ -212,7 +212,7 @@ void Tuning::OnScheduled(const Version& version) {
   NoteLevels(job);
   const Level highest = LevelsInForce(job).store_every > 0 ? Level::kStore : Level::kNode;
   ++job.tuning.versions_since_change;
-  if (version.scheduled >= highest) job.tuning.had_highest_since_change = true;
+  if (version.scheduled() >= highest) job.tuning.had_highest_since_change = true;
   Tell(job);
 }
 

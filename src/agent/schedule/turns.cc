@@ -51,7 +51,7 @@ void Turns::Schedule(Version& version, const ScheduledLevels& due) {
   const JobNode* deciding = job.ReachableLeader(version.generation.attempt);
   const bool is_asked = deciding != nullptr && deciding->name != core_.settings().node && peers_.is_open();
   if (!is_asked || !IsLimited(RuleOf(job), due)) return SetLevels(version, ByOwnClock(version, due));
-  version.scheduled = Level::kLocal;
+  version.Schedule(Level::kLocal);
   LeaveUndecided(version, due);
   Ask(version);
 }
@@ -85,7 +85,7 @@ void Turns::Remember(Job& job, const Generation& generation, const ScheduledLeve
 }
 
 void Turns::SetLevels(Version& version, const ScheduledLevels& levels) {
-  version.scheduled = levels.Last();
+  version.Schedule(levels.Last());
   version.to_node = levels.node;
   if (levels.store) core_.events().store_due(version);
   tuning_.OnScheduled(version);
@@ -95,7 +95,7 @@ TurnReply Turns::OnAsked(const Job& job, const TurnRequest& request) {
   const Generation& generation = request.generation;
   if (const ScheduledLevels* decided = FindTurn(job, generation)) return {true, *decided};
   const Version* version = images_.FindVersion(generation);
-  if (version != nullptr && !version->undecided) return {true, {version->to_node, version->scheduled >= Level::kStore}};
+  if (version != nullptr && !version->undecided) return {true, {version->to_node, version->scheduled() >= Level::kStore}};
   // Ranks are a little apart as a rule.
   if (request.is_late) {
     const bool is_over = !core_.sessions().HasAttempt(job, generation.attempt);

@@ -232,7 +232,6 @@ AssignmentQueue::Outcome Assignment::AssignIn(Session& session, const Request& r
   range.bytes = unit->space->BackedIn(slot);
   os::KillPoint("slot-assigned");
   if (request.kind == static_cast<uint32_t>(PlaceKind::kFullChunk)) {
-    session.full_slots.insert(SlotId{unit->id, slot});
     throughput_.OnAssigned(session, *unit, range, request);
   }
   if (is_open) session.open_since_ns = core_.clock().NowNs();

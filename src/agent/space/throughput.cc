@@ -147,6 +147,7 @@ void Throughput::OnAsked(Session& session) {
 }
 
 void Throughput::OnAssigned(Session& session, TierUnit& unit, const SlotRange& slot, const AssignmentQueue::Request& request) {
+  session.full_slots.insert(SlotId{unit.id, slot.slot});
   const auto [claim, is_new] = session.claims.try_emplace(SlotId{unit.id, slot.slot});
   if (!is_new) return;
   claim->second.number = ++last_claim_;
@@ -174,7 +175,17 @@ void Throughput::Drop(Session& session, const SlotId& slot) {
   Begin(session);
 }
 
+void Throughput::OnHeld(Session& session, const SlotId& slot) {
+  session.full_slots.insert(slot);
+}
+
+bool Throughput::OnReturned(Session& session, const SlotId& slot) {
+  Drop(session, slot);
+  return session.full_slots.erase(slot) > 0;
+}
+
 void Throughput::DropAll(Session& session) {
+  session.full_slots.clear();
   while (!session.claims.empty()) Drop(session, session.claims.rbegin()->first);
 }
 
@@ -230,7 +241,7 @@ void Throughput::OnThrough(Session& session) {
 }
 
 void Throughput::OnReleased(Session& session, TierUnit& unit, uint32_t slot) {
-  Drop(session, SlotId{unit.id, slot});
+  (void)OnReturned(session, SlotId{unit.id, slot});
   ++session.placing.chunks[unit.info().name];
   ++totals_.chunks[unit.info().name];
 }

@@ -48,6 +48,10 @@ class Throughput {
   // The slot holds no chunk that is to be written: returned, given up, or its image has ended.
   void Drop(Session& session, const SlotId& slot);
   void DropAll(Session& session);
+  // A slot for one chunk that the session had before this agent.
+  void OnHeld(Session& session, const SlotId& slot);
+  // The session has it no more; whether it was one for one chunk.
+  bool OnReturned(Session& session, const SlotId& slot);
   // Of a chunk that is not known as claimed (its agent died since) nothing is learned.
   Status OnChunkWritten(Session& session, const ChunkWritten& written);
 

@@ -2,6 +2,7 @@
 // it; space has the claims and the open slot.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -80,14 +81,14 @@ struct Session {
   std::unordered_map<uint64_t, uint64_t> images;  // serial to image id, begun and not ended
   std::set<uint64_t> pending_serials;             // not at their last level yet
   std::set<uint64_t> gone_serials;                // handed over, and gone with the former agent
-  uint64_t last_serial = 0;
-  uint64_t image_bytes = 0;  // of the image that ended last
+  uint64_t last_serial = 0;                       // the greatest: NoteSerial
+  uint64_t image_bytes = 0;                       // of the image that ended last
   uint64_t images_failed = 0;
   CallsSeen checkpoints_seen;
   CallsSeen restarts_local_seen;
   CallsSeen restarts_node_seen;
   CallsSeen restarts_store_seen;
-  std::set<SlotId> full_slots;
+  std::set<SlotId> full_slots;               // by throughput.h
   bool open_grows = false;                   // its open slot is being backed further
   int64_t open_since_ns = 0;                 // when it got its open slot
   std::map<SlotId, Claim> claims;            // of full_slots, by throughput.h
@@ -101,6 +102,9 @@ struct Session {
   os::EventLoop::WatchId pidfd_watch = 0;
   uint64_t base_image = 0;  // that the next one may build on (Mailbox::base_serial); 0: none
   std::optional<GapFill> fill;
+
+  // Of an image that it has begun, or that is gone.
+  void NoteSerial(uint64_t serial) { last_serial = std::max(last_serial, serial); }
 
   Mailbox& box() const { return *MailboxOf(mailbox); }
 };

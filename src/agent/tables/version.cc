@@ -27,7 +27,7 @@ bool Version::IsPromised() const {
 }
 
 bool Version::IsOnBufferOnly() const {
-  return in_store && !drained && job->store->store().has_buffer();
+  return in_store_ && !drained && job->store->store().has_buffer();
 }
 
 bool Version::IsAbandoned() const {
@@ -46,7 +46,7 @@ bool Version::IsOwedToNodes() const {
 
 void Version::Skip() {
   skipped = true;
-  scheduled = to_node ? Level::kNode : Level::kLocal;
+  scheduled_ = to_node ? Level::kNode : Level::kLocal;
 }
 
 }  // namespace kedge

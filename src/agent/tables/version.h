@@ -1,6 +1,7 @@
 // The table of versions: one generation as this node sees it. See job.h.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -49,12 +50,10 @@ struct Version {
   Job* job = nullptr;
   uint32_t ranks = 1;
   uint32_t node_ranks = 1;
-  Level scheduled = Level::kNone;                     // the last level that it is to reach
   bool to_node = false;                               // level NODE is among those
-  std::optional<Undecided> undecided;                 // else `scheduled` is what it is to reach
+  std::optional<Undecided> undecided;                 // else scheduled() is what it is to reach
   std::map<uint32_t, std::unique_ptr<Image>> images;  // by rank
-  bool in_store = false;                              // complete there, or on the burst buffer before it
-  bool drained = false;                               // ... and seen in the store itself (flush/drain_watch.h)
+  bool drained = false;                               // in_store(), and seen there behind any burst buffer (flush/drain_watch.h)
   bool at_node = false;                               // protected: every group has its redundancy
   bool at_local = false;                              // all ranks were heard to hold it (local_level.h)
   bool skipped = false;                               // its flush was left out for a newer one
@@ -87,7 +86,7 @@ struct Version {
   // The same of all nodes, as far as this one knows.
   bool IsAtLocal() const { return (at_local || node_ranks >= ranks) && IsWhole(); }
   // Whether all ranks can go on from it, or could before something was lost.
-  bool IsComplete() const { return at_local || at_node || in_store; }
+  bool IsComplete() const { return at_local || at_node || in_store_; }
   // This node has told the others that it holds it (local_level.h), and has told nothing later.
   bool IsPromised() const;
   // Its burst buffer has yet to bring it to the store, as far as was seen.
@@ -101,7 +100,23 @@ struct Version {
   // Its flush is left out.
   void Skip();
   // The last level that it is to reach, or may be while that is undecided.
-  Level LastLevel() const { return undecided.has_value() ? Level::kStore : scheduled; }
+  Level LastLevel() const { return undecided.has_value() ? Level::kStore : scheduled_; }
+
+  // The last level that it is to reach.
+  Level scheduled() const { return scheduled_; }
+  // It was decided anew (turns.h), or a predecessor had done so.
+  void Schedule(Level last) { scheduled_ = last; }
+  // It is to reach this one, too, which was not planned: a restart, a tool, or a store that has lost it.
+  void AlsoTo(Level level) { scheduled_ = std::max(scheduled_, level); }
+  // Complete in the store, or on the burst buffer before it.
+  bool in_store() const { return in_store_; }
+  void SetStored() { in_store_ = true; }
+  // It is there no more, as was just seen.
+  void SetGoneFromStore() { in_store_ = drained = false; }
+
+ private:
+  Level scheduled_ = Level::kNone;
+  bool in_store_ = false;
 };
 
 }  // namespace kedge
