@@ -1,4 +1,5 @@
-"""What the documents say about the repository holds: links lead somewhere, and tests that they name exist.
+"""What the documents say about the repository holds: links lead somewhere, and tests that they name exist. They are plain, too:
+lines have an end, and a sentence has a thing for its subject.
 
 docs/failures.md promises a test for each failure, in a comment below it (scripts/failure-tests describes its form, and
 makes docs/failures-tests.md of it). A failure whose protection has no test yet says "not yet" there, and why.
@@ -20,13 +21,20 @@ DOCUMENTS = ROOT / "docs"
 # Pages that keep to the rules for readers: a table of contents, and lines that end by LINE_CHARACTERS_MAX, in examples, too.
 READABLE_PAGES = ["architecture.md", "internals.md", "failures.md", "failures-tests.md", "performance.md"]
 LINE_CHARACTERS_MAX = 120
+# A script makes these of measurements.
+MADE_PAGES = DOCUMENTS / "figures"
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 HEADING = re.compile(r"^(#+) (.+)$", re.MULTILINE)
 CASE = re.compile(r"^\s*(?:TYPED_)?TEST(?:_F|_P)?\((\w+),\s*(\w+)\)", re.MULTILINE)
 PROGRAM = re.compile(r"^\s*kedge_test\((\S+)\s+SOURCES\s+([^)]*?)\s+LINK\b", re.MULTILINE)
 PYTEST = re.compile(r"^\s*(?:async )?def (test_\w+)", re.MULTILINE)
+# A sentence begins with the paragraph or the item, and after a mark that ends another one or a part of one.
+ITEM = re.compile(r"\s*(?:[-*] |\d+\. )")
+SENTENCE_END = re.compile(r"(?<=[.!?:;])[*_)\"]*\s+")
+FREE_RELATIVE = re.compile(r"[\s*_(\"]*(?:What|Whatever|Which|Whichever|Who|Whoever|Whom|Whose)\b")
 
 
 def load_script(name: str) -> ModuleType:
@@ -78,6 +86,46 @@ def broken_links(path: Path, text: str) -> list[str]:
 def long_lines(text: str) -> list[str]:
     lines = enumerate(text.splitlines(), 1)
     return [f"line {number} has {len(line)} characters" for number, line in lines if len(line) > LINE_CHARACTERS_MAX]
+
+
+def pages() -> list[Path]:
+    """The documents, READMEs and sources of manual pages that people write."""
+    written = [path for path in tracked_files(ROOT) if path.suffix == ".md" or path.name.endswith((".scd", ".scd.in"))]
+    return [path for path in written if MADE_PAGES not in path.parents]
+
+
+def without(pattern: re.Pattern[str], text: str) -> str:
+    """The text with empty lines for what matches."""
+    return pattern.sub(lambda block: "\n" * block[0].count("\n"), text)
+
+
+def as_shown(line: str) -> str:
+    """A row of a table cannot be broken: its links count as their texts."""
+    return re.sub(r"\]\([^)\s]+\)", "]", line) if line.startswith("|") else line
+
+
+def paragraphs(text: str) -> list[tuple[int, str]]:
+    """The prose of a document, each paragraph and item in one line, with the number of its first line; no titles, no tables."""
+    found: list[tuple[int, str]] = []
+    before = ""  # the line before, where that is prose; a manual says below a name, behind a tab, what it is
+    for number, line in enumerate(without(COMMENT, without(FENCE, text)).splitlines(), 1):
+        prose = line.strip() != "" and not line.startswith(("#", "|"))
+        if prose and before and not ITEM.match(line) and line.startswith("\t") == before.startswith("\t"):
+            found[-1] = (found[-1][0], f"{found[-1][1]} {line.strip()}")
+        elif prose:
+            found.append((number, ITEM.sub("", line, count=1).strip()))
+        before = line if prose else ""
+    return found
+
+
+def free_relatives(text: str) -> list[str]:
+    """Sentences, also behind a semicolon, that begin with a clause for a subject ("What is new goes to ..."). Questions may."""
+    return [
+        f"line {number}: {sentence[:60]}"
+        for number, paragraph in paragraphs(text)
+        for sentence in SENTENCE_END.split(re.sub(r"(?<=; )wh", "Wh", paragraph))
+        if FREE_RELATIVE.match(sentence) and not sentence.endswith("?")
+    ]
 
 
 def problems_for_readers(text: str) -> list[str]:
@@ -157,11 +205,16 @@ def test_the_list_of_tests_is_that_of_the_failures() -> None:
     assert (DOCUMENTS / "failures-tests.md").read_text() == written, "run scripts/failure-tests"
 
 
-@pytest.mark.parametrize("page", sorted(path.name for path in DOCUMENTS.glob("*.md")))
+@pytest.mark.parametrize("page", [str(path.relative_to(ROOT)) for path in pages()])
 def test_no_line_is_too_long(page: str) -> None:
     """But for what a program prints."""
-    blank_fences = FENCE.sub(lambda block: "\n" * block[0].count("\n"), (DOCUMENTS / page).read_text())
-    assert long_lines(blank_fences) == []
+    text = without(FENCE, (ROOT / page).read_text())
+    assert long_lines("\n".join(as_shown(line) for line in text.splitlines())) == []
+
+
+@pytest.mark.parametrize("page", [str(path.relative_to(ROOT)) for path in pages()])
+def test_a_sentence_has_a_thing_for_its_subject(page: str) -> None:
+    assert free_relatives((ROOT / page).read_text()) == []
 
 
 @pytest.mark.parametrize("page", READABLE_PAGES)
@@ -199,6 +252,30 @@ def test_pages_that_are_hard_to_read_are_found() -> None:
     page = "# A page\n\n## Contents\n- [One](#one)\n\n## One\n\n## Two\n" + "x" * (LINE_CHARACTERS_MAX + 1) + "\n"
     assert problems_for_readers(page) == ["line 9 has 121 characters", "not in the contents: Two"]
     assert problems_for_readers("# A page\n\n## One\n") == ["not in the contents: One"]
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("The agent takes it. What is new goes to the image's\nobject.\n", [1]),
+        ("# Page\n\nWhoever reads an object in order finds ranges.\n", [3]),
+        ("- **Addresses.** Told.\n- **What it costs:** much.\n", [2]),
+        ("An item:\n1. Who connects proves the secret.\n", [2]),
+        ("It is there, whole; what is not is written again.\n", [1]),
+        ("*removed*\n\tNo version any more. What is left of it are objects.\n", [2]),
+        ("*--rate* _BYTES_\n\tWhat one node writes.\n", [2]),
+        ("Which link is slow? All ways. How it is done is in the code.\n", []),
+        ("# What survives\n\n| What tells it | here |\n\n```\nWhat is printed.\n```\n", []),
+        ("<!-- What nobody reads. -->\nThe agent keeps what is new. Whole images go.\n", []),
+    ],
+)
+def test_clauses_as_subjects_are_found(text: str, lines: list[int]) -> None:
+    assert [int(found.split(":")[0].removeprefix("line ")) for found in free_relatives(text)] == lines
+
+
+def test_a_row_of_a_table_is_as_long_as_it_is_shown() -> None:
+    assert as_shown("| a [link](to/a/file.md) |") == "| a [link] |"
+    assert as_shown("A [link](to/a/file.md).") == "A [link](to/a/file.md)."
 
 
 def test_broken_links_are_found(tmp_path: Path) -> None:
