@@ -72,6 +72,27 @@ def crowded_folders(root: Path, most: int) -> list[str]:
     return sorted(folder.relative_to(root).as_posix() for folder, size in sizes.items() if size > most)
 
 
+# What the README of a folder says: what it may touch, and where to begin.
+README_SAYS = {"what the folder may include": r"\binclud", "where to begin": r"^## Where to begin|\bBegin\b"}
+README_LINES_MAX = 70
+
+
+def silent_folders(root: Path) -> list[str]:
+    """Folders below `root/src` with product sources, each with what its README does not say, or that it is too long."""
+    found: list[str] = []
+    for folder in sorted(path for path in (root / "src").rglob("*") if path.is_dir()):
+        sources = [path for path in folder.iterdir() if path.suffix in SOURCE_SUFFIXES]
+        if all(is_test_code(path.relative_to(root / "src")) for path in sources):
+            continue
+        name = folder.relative_to(root).as_posix()
+        text = (folder / "README.md").read_text() if (folder / "README.md").exists() else ""
+        missing = [what for what, pattern in README_SAYS.items() if not re.search(pattern, text, re.MULTILINE)]
+        found += [f"{name}: its README does not say {what}" for what in missing] if text else [f"{name}: has no README"]
+        if text.count("\n") > README_LINES_MAX:
+            found.append(f"{name}: its README is longer than {README_LINES_MAX} lines")
+    return found
+
+
 def is_test_code(path: Path) -> bool:
     """Whether a file is part of the tests only: beside the code (`*_test.cc`, `*_fuzz.cc`) or under `testing` or `fuzz`."""
     return path.stem.endswith(("_test", "_fuzz", "_benchmark")) or not {"testing", "fuzz"}.isdisjoint(path.parts)

@@ -20,6 +20,28 @@ def test_no_folder_is_crowded() -> None:
     assert layers.crowded_folders(ROOT, SOURCES_IN_A_FOLDER) == []
 
 
+def test_each_folder_has_a_readme_for_strangers() -> None:
+    assert layers.silent_folders(ROOT) == []
+
+
+def test_folders_that_say_too_little_are_found(tmp_path: Path) -> None:
+    make_tree(tmp_path, "src/os/testing/double.h", "")
+    make_tree(tmp_path, "src/os/only_test.cc", "")
+    assert layers.silent_folders(tmp_path) == []
+    make_tree(tmp_path, "src/os/files/a.cc", "")
+    assert layers.silent_folders(tmp_path) == ["src/os/files: has no README"]
+    readme = "# Files\n\nIt includes base.\n\nBegin with `a`.\n"
+    make_tree(tmp_path, "src/os/files/README.md", readme)
+    assert layers.silent_folders(tmp_path) == []
+    make_tree(tmp_path, "src/os/files/README.md", readme + "\n" * layers.README_LINES_MAX)
+    assert layers.silent_folders(tmp_path) == ["src/os/files: its README is longer than 70 lines"]
+    make_tree(tmp_path, "src/os/files/README.md", "# Files\n")
+    assert [problem.split(" say ")[1] for problem in layers.silent_folders(tmp_path)] == [
+        "what the folder may include",
+        "where to begin",
+    ]
+
+
 def test_rooms_are_held_to_their_order(tmp_path: Path) -> None:
     make_tree(tmp_path, "src/agent/ROOMS", "# top down\nabove  first\nbelow  second\n")
     make_tree(tmp_path, "src/agent/above/a_test.cc", '#include "agent/below/b.h"\n')
