@@ -8,7 +8,9 @@ makes docs/failures-tests.md of it). A failure whose protection has no test yet 
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
+from functools import cache
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
@@ -21,6 +23,8 @@ DOCUMENTS = ROOT / "docs"
 # Pages that keep to the rules for readers: a table of contents, and lines that end by LINE_CHARACTERS_MAX, in examples, too.
 READABLE_PAGES = ["architecture.md", "internals.md", "failures.md", "failures-tests.md", "performance.md"]
 LINE_CHARACTERS_MAX = 120
+# Pages that lead people through the code.
+CODE_PAGES = ["docs/architecture.md", "docs/internals.md", *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("src/**/README.md"))]
 # A script makes these of measurements.
 MADE_PAGES = DOCUMENTS / "figures"
 
@@ -137,6 +141,23 @@ def problems_for_readers(text: str) -> list[str]:
     return found + [f"not in the contents: {title}" for title in sections if f"#{FAILURE_TESTS.anchor(title)}" not in linked]
 
 
+@cache
+def sources(root: Path) -> tuple[set[str], set[str]]:
+    """The paths of all C and C++ sources, and the words in them."""
+    paths = [path for path in tracked_files(root) if path.suffix in {".h", ".hpp", ".c", ".cc"}]
+    words = {word for path in paths for word in re.findall(r"\w+", path.read_text(errors="replace"))}
+    return {path.relative_to(root).as_posix() for path in paths}, words
+
+
+def unknown_code(root: Path, path: Path) -> list[str]:
+    """What a document calls by a name of the code (`Class::Function`, `folder/file.h`), and the sources do not have."""
+    places, words = sources(root)
+    marked = re.findall(r"`([^`\n]+)`", without(FENCE, path.read_text()))
+    names = [name for name in marked if re.fullmatch(r"\w+(::\w+)+", name) and not set(name.split("::")) <= words]
+    files = [name for name in marked if re.fullmatch(r"\w+(/\w+)+\.(h|hpp|c|cc)", name)]
+    return names + [name for name in files if not places & {name, f"src/{name}", f"include/{name}"}]
+
+
 def googletest_cases(root: Path) -> set[tuple[str, str]]:
     """All (program, "Suite.Case") that the CMake files build; a program named in a loop matches by any name."""
     cases: set[tuple[str, str]] = set()
@@ -217,6 +238,11 @@ def test_a_sentence_has_a_thing_for_its_subject(page: str) -> None:
     assert free_relatives((ROOT / page).read_text()) == []
 
 
+@pytest.mark.parametrize("page", CODE_PAGES)
+def test_code_that_is_named_is_there(page: str) -> None:
+    assert unknown_code(ROOT, ROOT / page) == []
+
+
 @pytest.mark.parametrize("page", READABLE_PAGES)
 def test_pages_are_readable(page: str) -> None:
     assert problems_for_readers((DOCUMENTS / page).read_text()) == []
@@ -276,6 +302,15 @@ def test_clauses_as_subjects_are_found(text: str, lines: list[int]) -> None:
 def test_a_row_of_a_table_is_as_long_as_it_is_shown() -> None:
     assert as_shown("| a [link](to/a/file.md) |") == "| a [link] |"
     assert as_shown("A [link](to/a/file.md).") == "A [link](to/a/file.md)."
+
+
+def test_code_that_is_gone_is_found(tmp_path: Path) -> None:
+    (tmp_path / "src" / "os").mkdir(parents=True)
+    (tmp_path / "src" / "os" / "loop.h").write_text("class Loop { void Run(); };\n")
+    (tmp_path / "page.md").write_text("`Loop::Run` in `os/loop.h`, `Loop::Gone` in `os/gone.h`, `kedge run`.\n\n```\n`Old::Way`\n```\n")
+    subprocess.run(["git", "-C", tmp_path, "init", "-q"], check=True)
+    subprocess.run(["git", "-C", tmp_path, "add", "."], check=True)
+    assert unknown_code(tmp_path, tmp_path / "page.md") == ["Loop::Gone", "os/gone.h"]
 
 
 def test_broken_links_are_found(tmp_path: Path) -> None:
