@@ -38,6 +38,10 @@ PYTEST = re.compile(r"^\s*(?:async )?def (test_\w+)", re.MULTILINE)
 # A sentence begins with the paragraph or the item, and after a mark that ends another one or a part of one.
 ITEM = re.compile(r"\s*(?:[-*] |\d+\. )")
 SENTENCE_END = re.compile(r"(?<=[.!?:;])[*_)\"]*\s+")
+DIARY = re.compile(
+    r"\btried:|before and after|after and before|on another day|\bthat day\b|a moment before|\bas now\b|as it is now|was left out",
+    re.IGNORECASE,
+)
 FREE_RELATIVE = re.compile(r"[\s*_(\"]*(?:What|Whatever|Which|Whichever|Who|Whoever|Whom|Whose)\b")
 
 
@@ -130,6 +134,12 @@ def free_relatives(text: str) -> list[str]:
         for sentence in SENTENCE_END.split(re.sub(r"(?<=; )wh", "Wh", paragraph))
         if FREE_RELATIVE.match(sentence) and not sentence.endswith("?")
     ]
+
+
+def diary_entries(text: str) -> list[str]:
+    """Words by which a page tells when something was tried, and not what holds and under which conditions."""
+    lines = without(FENCE, text).splitlines()
+    return [f"line {number}: {match[0]}" for number, line in enumerate(lines, 1) for match in DIARY.finditer(line)]
 
 
 def problems_for_readers(text: str) -> list[str]:
@@ -236,6 +246,20 @@ def test_no_line_is_too_long(page: str) -> None:
 @pytest.mark.parametrize("page", [str(path.relative_to(ROOT)) for path in pages()])
 def test_a_sentence_has_a_thing_for_its_subject(page: str) -> None:
     assert free_relatives((ROOT / page).read_text()) == []
+
+
+def test_measurements_are_no_diary() -> None:
+    assert diary_entries((DOCUMENTS / "performance.md").read_text()) == []
+
+
+def test_entries_of_a_diary_are_found() -> None:
+    text = "### Before and after\n- **Tried:** sums. It was left out.\nOn another day the disk was faster.\n28 November 2026.\n"
+    assert diary_entries(text) == [
+        "line 1: Before and after",
+        "line 2: Tried:",
+        "line 2: was left out",
+        "line 3: On another day",
+    ]
 
 
 @pytest.mark.parametrize("page", CODE_PAGES)
