@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "agent/peers/peer_messages.h"
-#include "agent/tables/members.h"
 #include "agent/tables/job.h"
+#include "agent/tables/members.h"
 #include "redundancy/plan.h"
 
 namespace kedge {

@@ -146,7 +146,8 @@ Json LevelsJson(const Version& version) {
                          : level == Level::kNode   ? version.at_node
                          : level == Level::kBuffer ? version.in_store()
                                                    : version.in_store() && !version.IsOnBufferOnly();
-    const bool wanted = level == Level::kLocal || (level == Level::kNode ? version.to_node : version.scheduled() >= Level::kStore);
+    const bool wanted =
+        level == Level::kLocal || (level == Level::kNode ? version.to_node : version.scheduled() >= Level::kStore);
     if (reached || wanted) levels.push_back({{"level", LevelName(level)}, {"reached", reached}});
   }
   return levels;

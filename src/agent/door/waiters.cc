@@ -390,7 +390,8 @@ std::string Waiters::AbsenceOf(const Job* job) const {
 
 // Of a version whose attempt is over here: ranks of this node that have no image of it will never have one.
 Status Waiters::NeverTaken(const Version& version) const {
-  const bool is_missing = version.images.size() < version.node_ranks && version.scheduled() >= Level::kStore && !version.in_store();
+  const bool is_missing =
+      version.images.size() < version.node_ranks && version.scheduled() >= Level::kStore && !version.in_store();
   if (!is_missing || core_.sessions().HasAttempt(*version.job, version.generation.attempt)) return Status::Ok();
   const Status incomplete(Code::kIncomplete, fmt::format("{} is incomplete: {} of the {} ranks of this node have not taken it",
                                                          version.generation.ToString(),

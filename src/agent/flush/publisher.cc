@@ -81,7 +81,8 @@ void Publisher::OnVersionGone(Version& version) {
   if (version.grace_timer != 0) core_.loop().CancelTimer(version.grace_timer);
   // What was to stay on the nodes leaves nothing in the store either. While other nodes can still bring it back, they may need
   // it.
-  if (version.went_through && version.scheduled() < Level::kStore && !version.in_store() && !version.at_node) RemoveThrough(version);
+  if (version.went_through && version.scheduled() < Level::kStore && !version.in_store() && !version.at_node)
+    RemoveThrough(version);
 }
 
 void Publisher::RemoveThrough(const Version& version) {

@@ -15,8 +15,8 @@
 
 #include "agent/space/room_giver.h"
 #include "agent/tables/job.h"
-#include "agent/tables/session.h"
 #include "agent/tables/record_file.h"
+#include "agent/tables/session.h"
 #include "format/image_record.h"
 #include "session/gap_table.h"
 

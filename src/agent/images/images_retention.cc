@@ -54,7 +54,8 @@ bool Images::IsOwedToStore(const Image& image) const {
     case FlushState::kFailed: return false;
     // Its files are still to be written to where they belong, which needs the version to be complete.
     case FlushState::kStored:
-      return image.has_files && !image.files_published && image.version->job->hello.keys.files_publish && image.version->in_store();
+      return image.has_files && !image.files_published && image.version->job->hello.keys.files_publish &&
+             image.version->in_store();
     default: return true;
   }
 }
