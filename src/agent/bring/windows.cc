@@ -66,16 +66,16 @@ void Windows::Open(Session& session, const OpenWindowRequest& request, const Ope
     return opened(Status(Code::kBusy, "the session is being shown another image"), {});
   }
   fetch_.Find(*session.job, request.generation, request.rank, {.replace = request.replace},
-              [this, peer = session.peer, id = session.id, opened](Result<FoundImage> found) {
-                OnFound(peer, id, std::move(found), opened);
+              [this, connection = session.connection, id = session.id, opened](Result<FoundImage> found) {
+                OnFound(connection, id, std::move(found), opened);
               });
 }
 
-void Windows::OnFound(uint64_t peer, uint32_t session_id, Result<FoundImage> found, const Opened& opened) {
+void Windows::OnFound(uint64_t connection, uint32_t session_id, Result<FoundImage> found, const Opened& opened) {
   Session* session = core_.sessions().Find(session_id);
   if (session == nullptr) return;
   session->shown = ShownImage{};
-  if (session->peer != peer) return;
+  if (session->connection != connection) return;
   auto window = found.ok() ? ImageWindow::Make(std::move(*found)) : Result<std::shared_ptr<ImageWindow>>(found.status());
   if (!window.ok()) return opened(window.status(), {});
   auto descriptor = os::DuplicateDescriptor((*window)->descriptor());

@@ -58,7 +58,7 @@ class Windows {
   void Show(const Session& session, const ShowRequest& request, const Shown& shown);
 
  private:
-  void OnFound(uint64_t peer, uint32_t session_id, Result<FoundImage> found, const Opened& opened);
+  void OnFound(uint64_t connection, uint32_t session_id, Result<FoundImage> found, const Opened& opened);
 
   AgentCore& core_;
   Fetch& fetch_;

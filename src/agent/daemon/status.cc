@@ -130,7 +130,7 @@ Json SessionJson(const Session& session) {
           {"rank", session.hello.rank},
           {"ranks", session.hello.ranks},
           {"pid", session.owner.process_id},
-          {"attached", session.peer != 0},
+          {"attached", session.connection != 0},
           {"slots", slots},
           {"images_pending", session.pending_serials.size()},
           {"images_failed", session.images_failed}};

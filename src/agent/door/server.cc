@@ -84,7 +84,7 @@ void Server::AcceptAll() {
                                                 : fmt::format("it is user {}'s", credentials->user_id));
       continue;
     }
-    const uint64_t id = ++last_peer_;
+    const uint64_t id = ++last_connection_;
     auto client = std::make_unique<Client>(std::move(**accepted));
     client->process_id = credentials->process_id;
     auto watch = core_.loop().Watch(client->socket.descriptor(), os::EventLoop::Interest::kRead,
@@ -125,7 +125,7 @@ void Server::Disconnect(uint64_t id) {
   const std::unique_ptr<Client> client = std::move(found->second);
   clients_.erase(found);
   core_.loop().Unwatch(client->watch);
-  waiters_.DropPeer(id);
+  waiters_.DropConnection(id);
   if (client->session_id != 0) sessions_.Detach(client->session_id);
 }
 
@@ -139,7 +139,7 @@ void Server::Reply(uint64_t id, uint64_t number, const Message& message, std::ve
   const Buffer frame = EncodeMessage(number, message);
   Status queued = client->socket.Queue(AsText(frame), std::move(descriptors));
   if (!queued.ok()) {
-    // Not now: whoever asked is in the middle of using the peer.
+    // Not now: whoever asked is in the middle of using the connection.
     core_.loop().Post([this, id] { Disconnect(id); });
     return;
   }

@@ -1,6 +1,6 @@
 // The agent's socket: who connects, what they ask, and the answers.
 //
-// A peer is a process of this user (checked by the kernel's credentials). Its first message is Hello or ToolHello; a
+// A client is a process of this user (checked by the kernel's credentials). Its first message is Hello or ToolHello; a
 // protocol other than ours is refused with both numbers. Whatever does not decode ends that connection and nothing else.
 #pragma once
 
@@ -68,11 +68,11 @@ class Server {
   // Who is connected at the moment is taken before the agent decides that it is idle.
   void AcceptAll();
 
-  // Nothing happens when the peer is gone.
-  void Reply(uint64_t peer, uint64_t number, const Message& message, std::vector<os::UniqueFd> descriptors = {});
-  void Disconnect(uint64_t peer);
-  // Its session has ended; the connection stays until the peer closes it.
-  void ForgetSession(uint64_t peer);
+  // Nothing happens when the connection is gone.
+  void Reply(uint64_t connection, uint64_t number, const Message& message, std::vector<os::UniqueFd> descriptors = {});
+  void Disconnect(uint64_t connection);
+  // Its session has ended; the connection stays until the client closes it.
+  void ForgetSession(uint64_t connection);
   size_t clients() const { return clients_.size(); }
 
  private:
@@ -110,7 +110,7 @@ class Server {
   std::optional<os::UnixListener> listener_;
   os::EventLoop::WatchId listener_watch_ = 0;
   std::map<uint64_t, std::unique_ptr<Client>> clients_;
-  uint64_t last_peer_ = 0;
+  uint64_t last_connection_ = 0;
 };
 
 }  // namespace kedge

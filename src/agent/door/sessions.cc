@@ -199,7 +199,7 @@ Result<Sessions::Admission> Sessions::Admit(Session& session, bool attached_agai
   return admission;
 }
 
-Result<Sessions::Admission> Sessions::Attach(const Hello& hello, int32_t process_id, uint64_t peer) {
+Result<Sessions::Admission> Sessions::Attach(const Hello& hello, int32_t process_id, uint64_t connection) {
   KEDGE_RETURN_IF_ERROR(ValidateName(hello.job, "job name"));
   const bool sane = hello.ranks >= 1 && hello.ranks <= kRanksMax && hello.rank < hello.ranks && hello.ranks_on_node >= 1 &&
                     hello.ranks_on_node <= std::min(hello.ranks, kRanksOnNodeMax) && hello.attempt >= 1 &&
@@ -222,7 +222,7 @@ Result<Sessions::Admission> Sessions::Attach(const Hello& hello, int32_t process
   bool attached_again = false;
   if (session != nullptr && session->owner == owner && session->hello.job == hello.job &&
       session->hello.store_id == hello.store_id && session->hello.rank == hello.rank) {
-    if (session->peer != 0) return Status(Code::kBusy, "the session is attached through another connection");
+    if (session->connection != 0) return Status(Code::kBusy, "the session is attached through another connection");
     if (!session->must_restart && AttachAgain(*session, hello).ok()) {
       session->job = &JobFor(hello);
       attached_again = true;
@@ -236,7 +236,7 @@ Result<Sessions::Admission> Sessions::Attach(const Hello& hello, int32_t process
   if (session == nullptr) {
     KEDGE_ASSIGN_OR_RETURN(session, Create(hello, owner));
   }
-  session->peer = peer;
+  session->connection = connection;
   SaveJob(*session->job);
   LogInfo("agent", "session {}: job {} rank {} of {}, attempt {}, process {}{}", session->id, hello.job, hello.rank, hello.ranks,
           hello.attempt, process_id, attached_again ? ", attached again" : "");
@@ -341,7 +341,7 @@ Status Sessions::ChangeMembers(Job& job, const Membership& members) {
 void Sessions::Detach(uint32_t session_id) {
   Session* session = core_.sessions().Find(session_id);
   if (session == nullptr) return;
-  session->peer = 0;
+  session->connection = 0;
   images_.CloseAll(*session);
   assignment_.Drop(*session);
 }
@@ -369,7 +369,7 @@ void Sessions::End(Session& session, const char* why) {
   FreeSlots(session);
   if (session.pidfd_watch != 0) core_.loop().Unwatch(session.pidfd_watch);
   RemoveFiles(session.id);
-  if (session.peer != 0) server_.ForgetSession(session.peer);
+  if (session.connection != 0) server_.ForgetSession(session.connection);
   Job& job = *session.job;
   job.left_ns = core_.clock().NowNs();
   core_.sessions().Remove(session.id);
@@ -380,7 +380,7 @@ void Sessions::End(Session& session, const char* why) {
 
 void Sessions::Restart(Session& session) {
   session.must_restart = true;
-  if (session.peer != 0) server_.Disconnect(session.peer);
+  if (session.connection != 0) server_.Disconnect(session.connection);
 }
 
 void Sessions::RestartSessionsOf(const TierUnit* unit) {
@@ -416,7 +416,7 @@ bool Sessions::Drain(Session& session, bool may_wait) {
                session.hello.rank);
       // Nothing more is read from it. Its slots stay its own while its process lives; it may come back as a new one.
       session.broken = session.must_restart = true;
-      if (session.peer != 0) server_.Disconnect(session.peer);
+      if (session.connection != 0) server_.Disconnect(session.connection);
       return false;
     }
     if (peek == RingPeek::kEmpty) break;
@@ -434,7 +434,7 @@ void Sessions::Handle(Session& session, const ClientMessage& message) {
   switch (message.kind()) {
     case ClientMessageKind::kRequestPlace:
       // From before the agent began to serve it: the client asks again when it attaches.
-      if (session.peer != 0) status = assignment_.Add(session, message.As<RequestPlace>());
+      if (session.connection != 0) status = assignment_.Add(session, message.As<RequestPlace>());
       break;
     case ClientMessageKind::kImageBegin: status = images_.OnBegin(session, message.As<ImageBegin>()); break;
     case ClientMessageKind::kChunkProgress: status = images_.OnProgress(session, message.As<ChunkProgress>()); break;

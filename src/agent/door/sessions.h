@@ -40,13 +40,13 @@ class Sessions {
         tuning_(tuning) {}
   ~Sessions();
 
-  // A connected client's Hello; `peer` is its connection. On success the Welcome and the descriptors that go with it.
+  // A connected client's Hello; `connection`: its number. On success the Welcome and the descriptors that go with it.
   struct Admission {
     Welcome welcome;
     std::vector<os::UniqueFd> descriptors;
     uint32_t session_id = 0;
   };
-  Result<Admission> Attach(const Hello& hello, int32_t process_id, uint64_t peer);
+  Result<Admission> Attach(const Hello& hello, int32_t process_id, uint64_t connection);
   // The connection is gone; the session stays.
   void Detach(uint32_t session_id);
   // Finishes what is in the mailbox, frees its slots, removes it.

@@ -41,14 +41,14 @@ int64_t DeadlineNs(int64_t now_ns, Duration timeout) {
 
 }  // namespace
 
-void Waiters::AddWait(uint64_t peer, uint64_t number, const WaitRequest& request) {
+void Waiters::AddWait(uint64_t connection, uint64_t number, const WaitRequest& request) {
   const int64_t now_ns = core_.clock().NowNs();
-  Add(Wait{peer, number, request.generation, request.level, false, now_ns, DeadlineNs(now_ns, request.timeout)});
+  Add(Wait{connection, number, request.generation, request.level, false, now_ns, DeadlineNs(now_ns, request.timeout)});
 }
 
-void Waiters::AddTest(uint64_t peer, uint64_t number, const TestRequest& request) {
+void Waiters::AddTest(uint64_t connection, uint64_t number, const TestRequest& request) {
   const int64_t now_ns = core_.clock().NowNs();
-  Add(Wait{peer, number, request.generation, Level::kLast, true, now_ns, DeadlineNs(now_ns, std::chrono::seconds(10))});
+  Add(Wait{connection, number, request.generation, Level::kLast, true, now_ns, DeadlineNs(now_ns, std::chrono::seconds(10))});
 }
 
 void Waiters::Add(Wait wait) {
@@ -60,7 +60,7 @@ void Waiters::Add(Wait wait) {
   const Wait& added = waits_.back();
   if (!IsForStore(added)) return;
   // The answer will ask for it: it is looked meanwhile.
-  static_cast<void>(StillHasJob({added.peer, added.asked_ns, added.deadline_ns, added.is_test}));
+  static_cast<void>(StillHasJob({added.connection, added.asked_ns, added.deadline_ns, added.is_test}));
   NoteAwaited();
 }
 
@@ -72,20 +72,20 @@ void Waiters::NoteAwaited() {
   core_.SetFlushAwaited(std::any_of(waits_.begin(), waits_.end(), &IsForStore));
 }
 
-void Waiters::AddDrain(uint64_t peer, uint64_t number, const DrainRequest& request) {
+void Waiters::AddDrain(uint64_t connection, uint64_t number, const DrainRequest& request) {
   const int64_t now_ns = core_.clock().NowNs();
   if (request.level >= Level::kBuffer) {
     const Job* job = request.job.empty() ? nullptr : core_.FindJob(request.store_id, request.job);
     if (job != nullptr || request.job.empty()) flush_.TryAgain(job);
   }
-  drains_.push_back(DrainWait{peer, number, request, now_ns, DeadlineNs(now_ns, request.timeout), now_ns, 0, {}});
+  drains_.push_back(DrainWait{connection, number, request, now_ns, DeadlineNs(now_ns, request.timeout), now_ns, 0, {}});
   if (AnswerDrain(drains_.back())) drains_.pop_back();
 }
 
-void Waiters::DropPeer(uint64_t peer) {
-  waits_.remove_if([&](const Wait& wait) { return wait.peer == peer; });
+void Waiters::DropConnection(uint64_t connection) {
+  waits_.remove_if([&](const Wait& wait) { return wait.connection == connection; });
   NoteAwaited();
-  drains_.remove_if([&](const DrainWait& drain) { return drain.peer == peer; });
+  drains_.remove_if([&](const DrainWait& drain) { return drain.connection == connection; });
 }
 
 std::vector<uint32_t> Waiters::MissingRanks(const Version& version, Level level) const {
@@ -115,10 +115,10 @@ bool Waiters::AnswerKnown(Wait& wait, Version& version) {
   const Level target = wait.level == Level::kLast ? std::max(version.LastLevel(), Level::kLocal) : wait.level;
   const Level by_nodes = images_.LevelByNodes(version);
   if (reply.level >= Level::kBuffer && (wait.is_test || target > by_nodes)) {
-    const auto sure = StillHasJob({wait.peer, wait.asked_ns, wait.deadline_ns, wait.is_test});
+    const auto sure = StillHasJob({wait.connection, wait.asked_ns, wait.deadline_ns, wait.is_test});
     if (!sure) return false;
     if (!sure->ok() && !wait.is_test) {
-      server_.Reply(wait.peer, wait.number, LevelReply{by_nodes, reply.scheduled, *sure, {}});
+      server_.Reply(wait.connection, wait.number, LevelReply{by_nodes, reply.scheduled, *sure, {}});
       return true;
     }
     if (!sure->ok()) reply.level = by_nodes;
@@ -189,13 +189,13 @@ bool Waiters::AnswerKnown(Wait& wait, Version& version) {
                              fmt::format("{} waits for the store: {}", version.generation.ToString(), version.absence.message()));
     }
   }
-  server_.Reply(wait.peer, wait.number, reply);
+  server_.Reply(wait.connection, wait.number, reply);
   return true;
 }
 
-const Session* Waiters::SessionOf(uint64_t peer) const {
+const Session* Waiters::SessionOf(uint64_t connection) const {
   for (const Session* session : core_.sessions().all()) {
-    if (session->peer == peer && session->job != nullptr) return session;
+    if (session->connection == connection && session->job != nullptr) return session;
   }
   return nullptr;
 }
@@ -203,7 +203,7 @@ const Session* Waiters::SessionOf(uint64_t peer) const {
 // Whether who asks may be told that the store has something: a newer attempt, which may have removed it, has not taken over. Ok,
 // or kBusy: one has; kTimeout: the store did not tell in time. Nothing: that is being looked at.
 std::optional<Status> Waiters::StillHasJob(const Asked& asked) const {
-  const Session* session = SessionOf(asked.peer);
+  const Session* session = SessionOf(asked.connection);
   if (session == nullptr) return Status::Ok();  // a tool, which works for no attempt
   const auto found = attempt_watch_.TakenOver(*session->job, session->hello.attempt, asked.since_ns - kLookAge.count());
   if (found.taken_over) return found.taken_over;
@@ -218,14 +218,14 @@ std::optional<Status> Waiters::StillHasJob(const Asked& asked) const {
 }
 
 bool Waiters::Answer(Wait& wait) {
-  const Session* session = SessionOf(wait.peer);
+  const Session* session = SessionOf(wait.connection);
   const Status known = session == nullptr ? Status::Ok() : attempt_watch_.Known(*session->job, session->hello.attempt);
   if (!known.ok()) {
-    server_.Reply(wait.peer, wait.number, LevelReply{Level::kNone, Level::kStore, known, {}});
+    server_.Reply(wait.connection, wait.number, LevelReply{Level::kNone, Level::kStore, known, {}});
     return true;
   }
   if (wait.stored) {
-    const auto sure = StillHasJob({wait.peer, wait.asked_ns, wait.deadline_ns, wait.is_test});
+    const auto sure = StillHasJob({wait.connection, wait.asked_ns, wait.deadline_ns, wait.is_test});
     if (!sure) return false;
     const Level level = sure->ok() ? *wait.stored : Level::kNone;
     const bool is_drained_later = sure->ok() && !wait.is_test && std::min(wait.level, Level::kStore) > level;
@@ -236,7 +236,7 @@ bool Waiters::Answer(Wait& wait) {
     // No node has a copy that would vouch for another level.
     Status failure = wait.is_test && sure->code() == Code::kTimeout ? Status(Code::kUnavailable, sure->message()) : *sure;
     if (is_drained_later) failure = NotDrained(wait.generation);
-    server_.Reply(wait.peer, wait.number, LevelReply{level, Level::kStore, failure, {}});
+    server_.Reply(wait.connection, wait.number, LevelReply{level, Level::kStore, failure, {}});
     return true;
   }
   if (Version* version = images_.FindVersion(wait.generation)) return AnswerKnown(wait, *version);
@@ -245,7 +245,7 @@ bool Waiters::Answer(Wait& wait) {
     LevelReply reply;
     reply.failure = protect_.FormerFailure(wait.generation);
     if (!reply.failure.ok()) {
-      server_.Reply(wait.peer, wait.number, reply);
+      server_.Reply(wait.connection, wait.number, reply);
       return true;
     }
   }
@@ -256,7 +256,7 @@ bool Waiters::Answer(Wait& wait) {
           Code::kTimeout,
           fmt::format("{} has not been captured on this node, and is not complete in the store", wait.generation.ToString()));
     }
-    server_.Reply(wait.peer, wait.number, reply);
+    server_.Reply(wait.connection, wait.number, reply);
     return true;
   }
   LookUp(wait);
@@ -269,9 +269,10 @@ void Waiters::LookUp(Wait& wait) {
   if (wait.looking || now_ns < wait.next_look_ns) return;
   wait.looking = true;
   wait.next_look_ns = now_ns + kWaitLookPause.count();
-  publisher_.Lookup(wait.generation, [this, peer = wait.peer, number = wait.number](std::optional<Level> stored) {
-    auto found = std::find_if(waits_.begin(), waits_.end(),
-                              [&](const Wait& candidate) { return candidate.peer == peer && candidate.number == number; });
+  publisher_.Lookup(wait.generation, [this, connection = wait.connection, number = wait.number](std::optional<Level> stored) {
+    auto found = std::find_if(waits_.begin(), waits_.end(), [&](const Wait& candidate) {
+      return candidate.connection == connection && candidate.number == number;
+    });
     if (found == waits_.end()) return;
     found->looking = false;
     found->looked_up = true;
@@ -414,9 +415,9 @@ void Waiters::AskWhetherRanksDisagree(DrainWait& drain) {
     for (const auto& [name, version] : newest) {
       if (version->in_store() || version->scheduled() < Level::kStore || version->skipped || !version->failure.ok()) continue;
       ++drain.asking;
-      publisher_.LookForDisagreement(*version, [this, peer = drain.peer, number = drain.number] {
+      publisher_.LookForDisagreement(*version, [this, connection = drain.connection, number = drain.number] {
         const auto asked = std::find_if(drains_.begin(), drains_.end(), [&](const DrainWait& candidate) {
-          return candidate.peer == peer && candidate.number == number;
+          return candidate.connection == connection && candidate.number == number;
         });
         if (asked == drains_.end()) return;
         --asked->asking;
@@ -427,8 +428,8 @@ void Waiters::AskWhetherRanksDisagree(DrainWait& drain) {
 }
 
 // Whether the store has got something of the attempt that asks: else nothing is said of it by saying that all is done.
-bool Waiters::HasStored(uint64_t peer) const {
-  const Session* session = SessionOf(peer);
+bool Waiters::HasStored(uint64_t connection) const {
+  const Session* session = SessionOf(connection);
   if (session == nullptr) return false;
   const Job& job = *session->job;
   const uint32_t attempt = session->hello.attempt;
@@ -464,14 +465,14 @@ bool Waiters::AnswerDrain(DrainWait& drain) {
     const bool is_meant = drain.request.job.empty() || one.get() == job;
     if (reply.finished && reply.failure.ok() && is_meant) reply.failure = FormerFailure(*one, drain.request.level);
   }
-  if (reply.finished && reply.failure.ok() && drain.request.level >= Level::kBuffer && HasStored(drain.peer)) {
-    const auto sure = StillHasJob({drain.peer, drain.asked_ns, drain.deadline_ns, false});
+  if (reply.finished && reply.failure.ok() && drain.request.level >= Level::kBuffer && HasStored(drain.connection)) {
+    const auto sure = StillHasJob({drain.connection, drain.asked_ns, drain.deadline_ns, false});
     if (sure) reply.failure = *sure;
     reply.finished = sure.has_value();
   }
   if (!reply.finished && now_ns < drain.next_report_ns) return false;
   drain.next_report_ns = now_ns + kReportPause.count();
-  server_.Reply(drain.peer, drain.number, reply);
+  server_.Reply(drain.connection, drain.number, reply);
   return reply.finished;
 }
 

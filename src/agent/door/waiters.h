@@ -34,10 +34,10 @@ class Waiters {
         publisher_(publisher),
         server_(server) {}
 
-  void AddWait(uint64_t peer, uint64_t number, const WaitRequest& request);
-  void AddTest(uint64_t peer, uint64_t number, const TestRequest& request);
-  void AddDrain(uint64_t peer, uint64_t number, const DrainRequest& request);
-  void DropPeer(uint64_t peer);
+  void AddWait(uint64_t connection, uint64_t number, const WaitRequest& request);
+  void AddTest(uint64_t connection, uint64_t number, const TestRequest& request);
+  void AddDrain(uint64_t connection, uint64_t number, const DrainRequest& request);
+  void DropConnection(uint64_t connection);
 
   // Something about that generation has changed.
   void Check(const Generation& generation);
@@ -52,7 +52,7 @@ class Waiters {
 
  private:
   struct Wait {
-    uint64_t peer;
+    uint64_t connection;
     uint64_t number;
     Generation generation;
     Level level;
@@ -65,7 +65,7 @@ class Waiters {
     int64_t next_look_ns = 0;
   };
   struct DrainWait {
-    uint64_t peer;
+    uint64_t connection;
     uint64_t number;
     DrainRequest request;
     int64_t asked_ns;
@@ -90,14 +90,14 @@ class Waiters {
     Status why;
   };
   struct Asked {
-    uint64_t peer;
+    uint64_t connection;
     int64_t since_ns;
     int64_t deadline_ns;
     bool at_once;  // the first look that fails is answer enough
   };
-  const Session* SessionOf(uint64_t peer) const;
+  const Session* SessionOf(uint64_t connection) const;
   std::optional<Status> StillHasJob(const Asked& asked) const;
-  bool HasStored(uint64_t peer) const;
+  bool HasStored(uint64_t connection) const;
   void LookUp(Wait& wait);  // after pauses
   std::vector<uint32_t> MissingRanks(const Version& version, Level level) const;
   bool AnswerDrain(DrainWait& drain);

@@ -19,8 +19,8 @@ TEST(Waiters, WhatIsWaitedForIsFlushedAtOrdinaryPriority) {
   AgentCore& core = agent->core();
   const auto is_awaited = [&] { return &core.flushers() == &core.publishers(); };
   const Generation generation{agent.store_id(), "job", "wave", 1, 1, 1};
-  const auto wait = [&](uint64_t peer, Level level) {
-    agent->waiters().AddWait(peer, 1, {generation, level, std::chrono::seconds(60)});
+  const auto wait = [&](uint64_t connection, Level level) {
+    agent->waiters().AddWait(connection, 1, {generation, level, std::chrono::seconds(60)});
   };
   EXPECT_FALSE(is_awaited());
   wait(1, Level::kLocal);
@@ -28,9 +28,9 @@ TEST(Waiters, WhatIsWaitedForIsFlushedAtOrdinaryPriority) {
   wait(2, Level::kStore);
   wait(3, Level::kLast);
   EXPECT_TRUE(is_awaited());
-  agent->waiters().DropPeer(2);
+  agent->waiters().DropConnection(2);
   EXPECT_TRUE(is_awaited());
-  agent->waiters().DropPeer(3);
+  agent->waiters().DropConnection(3);
   EXPECT_FALSE(is_awaited());
 }
 

@@ -74,7 +74,7 @@ struct Session {
   ClientRingConsumer from_client;
   AgentRingProducer to_client;
   std::deque<AgentMessage> unsent;                // for a full ring
-  uint64_t peer = 0;                              // the connection; 0: its owner lives, but is not connected
+  uint64_t connection = 0;                        // its number; 0: its owner lives, but is not connected
   bool must_restart = false;                      // cannot be attached again: its owner gets a new session
   bool broken = false;                            // its mailbox makes no sense: nothing more is read from it
   bool ended = false;                             // being taken apart
