@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <thread>
 
 #include "agent/daemon/agent.h"
@@ -10,11 +11,14 @@
 #include "agent/space/tiers.h"
 #include "agent/tables/session.h"
 #include "agent/testing/local_agent.h"
+#include "base/clock.h"
 #include "os/files/files.h"
 #include "os/testing/temporary_folder.h"
 
 namespace kedge {
 namespace {
+
+using namespace std::chrono_literals;
 
 using LedgerFound = MemoryLedger::Found;
 constexpr uint32_t kLedgerSlots = 8;
@@ -38,6 +42,13 @@ class MemoryLedgerTest : public ::testing::Test {
   LedgerFound Ask(TierUnit& unit, uint64_t bytes = kLedgerSlotBytes, uint32_t* slot = nullptr) {
     uint32_t ignored = 0;
     return memory().Find(&unit, kLedgerOwner, bytes, MemoryLedger::Use::kWhole, slot == nullptr ? &ignored : slot);
+  }
+  void TurnFor(Duration time) {
+    const Deadline deadline(SystemClock(), time);
+    while (!deadline.Passed()) {
+      agent_.Turn();
+      std::this_thread::sleep_for(1ms);
+    }
   }
   // Asks as somebody does who waits, until there is one.
   uint32_t Get(TierUnit& unit) {
@@ -146,6 +157,29 @@ TEST_F(MemoryLedgerTest, ASlotInUseGrowsUnlessThereIsNoRoom) {
   agent_.pool().space->SetBacked(0, kLedgerSlotBytes);
   EXPECT_FALSE(memory().Grow(&unit, slot, kLedgerSlotBytes, [&](bool) { FAIL() << "there is none"; }));
   agent_.Turn();
+}
+
+// Memory that nobody has a use for goes back after some seconds, and not before: the next job may come soon.
+TEST_F(MemoryLedgerTest, WhatIsOfNoUseGoesAfterAWhile) {
+  const TierUnit& unit = agent_.pool();
+  ASSERT_EQ(unit.space->spare_bytes(), kLedgerSlots * kLedgerSlotBytes);
+  TurnFor(2s);
+  EXPECT_EQ(unit.space->spare_bytes(), kLedgerSlots * kLedgerSlotBytes);
+  TurnFor(6s);
+  EXPECT_EQ(unit.space->backed_bytes(), 0u);
+  EXPECT_EQ(unit.tier->SpaceBytes().value(), 0u);
+}
+
+// A session's next version may need what its last one did not: the steady state of a job meets no fresh page.
+TEST_F(MemoryLedgerTest, WhatASessionMayNeedAgainStaysLonger) {
+  Session& session = agent_.Attach(0, 1);
+  const TierUnit& unit = *session.tiers.at(0);
+  ASSERT_EQ(&unit, &agent_.pool());
+  session.box().declared_bytes.store(kLedgerSlotBytes);
+  TurnFor(7s);
+  EXPECT_EQ(unit.space->spare_bytes(), kLedgerSlots * kLedgerSlotBytes);
+  agent_->sessions().End(session, "test");
+  EXPECT_TRUE(agent_.TurnUntil([&] { return unit.space->spare_bytes() < kLedgerSlots * kLedgerSlotBytes; })) << "nobody may";
 }
 
 // What a predecessor left in slots that nobody uses.
