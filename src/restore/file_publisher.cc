@@ -140,17 +140,22 @@ Status CopyFile(os::File& from, os::File& to) {
   }
 }
 
-Status WriteFileRegion(os::FileSystem& file_system, ImageReader& image, uint32_t region, const std::string& path) {
-  KEDGE_ASSIGN_OR_RETURN(const auto file,
-                         file_system.Open(path, os::OpenFlags::kWrite | os::OpenFlags::kCreate | os::OpenFlags::kTruncate, 0600));
+Status WriteFileBytes(ImageReader& image, uint32_t region, os::File& file) {
   std::vector<std::byte> buffer;
   const auto [begin, end] = image.ExtentsOf(region);
   for (uint32_t index = begin; index < end; ++index) {
     const Extent& extent = image.record().extents[index];
     buffer.resize(extent.bytes);
     KEDGE_RETURN_IF_ERROR(image.ReadExtent(index, buffer.data()));
-    KEDGE_RETURN_IF_ERROR(os::WriteAll(*file, buffer.data(), buffer.size(), extent.region_offset));
+    KEDGE_RETURN_IF_ERROR(os::WriteAll(file, buffer.data(), buffer.size(), extent.region_offset));
   }
+  return Status::Ok();
+}
+
+Status WriteFileRegion(os::FileSystem& file_system, ImageReader& image, uint32_t region, const std::string& path) {
+  KEDGE_ASSIGN_OR_RETURN(const auto file,
+                         file_system.Open(path, os::OpenFlags::kWrite | os::OpenFlags::kCreate | os::OpenFlags::kTruncate, 0600));
+  KEDGE_RETURN_IF_ERROR(WriteFileBytes(image, region, *file));
   KEDGE_RETURN_IF_ERROR(os::SetFileMode(file_system, *file, image.record().regions[region].file_mode | 0400));
   return file->Close();
 }

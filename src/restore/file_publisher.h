@@ -68,7 +68,10 @@ class FilePublisher {
 // Everything that is in `from`.
 Status CopyFile(os::File& from, os::File& to);
 
-// Writes the file that is region `region` of the image to `path`, without syncing: for a reader on this node. It gets its bits
+// Writes the bytes of the file that is region `region` of the image, each verified.
+Status WriteFileBytes(ImageReader& image, uint32_t region, os::File& file);
+
+// Writes that file to `path`, without syncing: for a reader on this node. It gets its bits
 // back, and may be read by its owner whatever they were.
 Status WriteFileRegion(os::FileSystem& file_system, ImageReader& image, uint32_t region, const std::string& path);
 

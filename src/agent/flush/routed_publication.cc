@@ -2,32 +2,39 @@
 
 #include <fmt/format.h>
 
-#include "base/crc32c.h"
+#include <memory>
+#include <string>
+#include <utility>
+
 #include "format/image_record.h"
-#include "os/files/files.h"
+#include "restore/chunk_source.h"
+#include "restore/image_reader.h"
 
 namespace kedge {
 namespace {
 
-Status WriteFile(const ImageRecord& record, uint32_t region, const std::vector<PieceSource>& chunks, os::File& file) {
-  Buffer buffer;
-  for (const Extent& extent : record.extents) {
-    if (extent.region != region) continue;
-    PieceSource source = chunks[extent.chunk];
-    if (source.tier == nullptr && source.file.empty()) {
-      return Status(Code::kNotFound, "a chunk of it is in the store only");
-    }
-    source.offset += extent.chunk_offset;
-    source.bytes = extent.bytes;
-    buffer.resize(extent.bytes);
-    KEDGE_RETURN_IF_ERROR(source.Read(buffer.data()));
-    if (crc32c::Compute(buffer.data(), buffer.size()) != extent.crc32c) {
-      return Status(Code::kCorrupt, fmt::format("its bytes at {} fail their checksum", extent.region_offset));
-    }
-    KEDGE_RETURN_IF_ERROR(os::WriteAll(file, buffer.data(), buffer.size(), extent.region_offset));
+// The chunks of an image as they lie on this node.
+class PieceChunks final : public ChunkSource {
+ public:
+  explicit PieceChunks(std::vector<PieceSource> chunks) : chunks_(std::move(chunks)) {}
+
+  bool Has(uint32_t chunk) const override { return chunks_[chunk].tier != nullptr || !chunks_[chunk].file.empty(); }
+  SourceKind KindOf(uint32_t) const override { return SourceKind::kDirectory; }
+  const std::byte* Memory(uint32_t) const override { return nullptr; }
+  Status Read(uint32_t chunk, uint64_t offset, void* to, uint64_t bytes) override {
+    PieceSource source = chunks_[chunk];
+    source.offset += offset;
+    source.bytes = bytes;
+    return source.Read(static_cast<std::byte*>(to));
   }
-  return Status::Ok();
-}
+  std::string Describe(uint32_t chunk) const override {
+    const PieceSource& source = chunks_[chunk];
+    return source.tier == nullptr ? source.file : fmt::format("slot {} of tier {}", source.slot, source.tier->info().name);
+  }
+
+ private:
+  const std::vector<PieceSource> chunks_;
+};
 
 }  // namespace
 
@@ -37,14 +44,18 @@ Status PublishRoutedFiles(FilePublisher& publisher, const FileOrigin& origin, co
   KEDGE_RETURN_IF_ERROR(record_source.Read(bytes.data()));
   KEDGE_ASSIGN_OR_RETURN(ImageRecord record, DecodeImageRecord(bytes));
   if (record.chunks.size() != chunks.size()) return Status(Code::kCorrupt, "the image record has changed");
-  for (uint32_t i = 0; i < record.regions.size(); ++i) {
-    const Region& region = record.regions[i];
+  std::vector<std::unique_ptr<ChunkSource>> sources;
+  sources.push_back(std::make_unique<PieceChunks>(chunks));
+  ImageReader image(std::move(record), std::move(sources));
+  const std::vector<Region>& regions = image.record().regions;
+  for (uint32_t i = 0; i < regions.size(); ++i) {
+    const Region& region = regions[i];
     if (region.kind != RegionKind::kFile) continue;
     if (region.name.empty() || region.name.front() != '/') {
       return Status(Code::kInvalidArgument, fmt::format("the routed file \"{}\" has no absolute path", region.name));
     }
-    const Status published = publisher.Publish(origin, region.name, region.file_mode,
-                                               [&](os::File& file) { return WriteFile(record, i, chunks, file); });
+    const Status published =
+        publisher.Publish(origin, region.name, region.file_mode, [&](os::File& file) { return WriteFileBytes(image, i, file); });
     if (!published.ok()) return published.WithContext(region.name);
   }
   return Status::Ok();
