@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <set>
+#include <unordered_map>
 #include <utility>
 
 #include "reduce/fingerprint.h"
@@ -16,6 +16,20 @@ namespace {
 // What parity must get shorter by: each natural block costs some bytes of the set record, and a read of its own at a restart.
 constexpr uint64_t kWorthOneIn = 16;
 
+// Blocks of different sizes are different, whatever their fingerprints.
+struct SizedBlock {
+  uint32_t bytes = 0;
+  Fingerprint fingerprint;
+  friend bool operator==(const SizedBlock&, const SizedBlock&) = default;
+};
+struct HashOfSizedBlock {
+  size_t operator()(const SizedBlock& block) const {
+    size_t hash = 0;
+    std::memcpy(&hash, block.fingerprint.data(), sizeof hash);
+    return hash;
+  }
+};
+
 uint64_t ThinBytes(const SetMember& member) {
   return member.blocks.bytes - member.natural.bytes();
 }
@@ -23,18 +37,25 @@ uint64_t ThinBytes(const SetMember& member) {
 }  // namespace
 
 void KeepNatural(uint32_t parity, std::vector<SetMember>* members) {
-  std::map<std::pair<uint32_t, Fingerprint>, uint32_t> counts;  // by size and fingerprint: how many members have it
+  struct Owners {
+    uint32_t count = 0;
+    const SetMember* last = nullptr;  // a member counts once
+  };
+  size_t blocks = 0;
+  for (const SetMember& member : *members) blocks += member.natural.blocks.size();
+  std::unordered_map<SizedBlock, Owners, HashOfSizedBlock> owners;
+  owners.reserve(blocks);
   for (const SetMember& member : *members) {
-    std::set<Fingerprint> own;
     for (const NaturalBlocks::Block& block : member.natural.blocks) {
-      if (own.insert(block.fingerprint).second) ++counts[{member.natural.block_bytes, block.fingerprint}];
+      Owners& of_block = owners[{member.natural.block_bytes, block.fingerprint}];
+      if (std::exchange(of_block.last, &member) != &member) ++of_block.count;
     }
   }
   uint64_t longest = 0;
   uint64_t longest_thin = 0;
   for (SetMember& member : *members) {
     std::erase_if(member.natural.blocks, [&](const NaturalBlocks::Block& block) {
-      return counts[{member.natural.block_bytes, block.fingerprint}] <= parity;
+      return owners[{member.natural.block_bytes, block.fingerprint}].count <= parity;
     });
     longest = std::max(longest, member.blocks.bytes);
     longest_thin = std::max(longest_thin, ThinBytes(member));
