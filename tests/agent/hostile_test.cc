@@ -362,6 +362,9 @@ TEST(Metrics, AreServedAsPrometheusText) {
     EXPECT_TRUE(text.starts_with("HTTP/1.0 200 OK")) << text;
     EXPECT_NE(text.find("\nkedge_versions_completed_total 1\n"), std::string::npos) << text;
     EXPECT_NE(text.find("kedge_tier_slots{tier=\"pool\",unit=\"1\"} 16"), std::string::npos) << text;
+    EXPECT_NE(text.find("\nkedge_memory_used_bytes "), std::string::npos) << text;
+    // What bounds the room is this machine's to say.
+    EXPECT_NE(text.find("\nkedge_memory_room_bytes{bound=\""), std::string::npos) << text;
   }
 }
 

@@ -265,7 +265,12 @@ std::string MetricsText(Agent& agent) {
   gauge("memory_ceiling_bytes", "What the memory tiers may take together", memory.ceiling_bytes());
   gauge("memory_backed_bytes", "What they have taken", memory.backed_bytes());
   gauge("memory_spare_bytes", "Of that, what nobody uses", memory.spare_bytes());
-  gauge("memory_room_bytes", "What they may take on top of it", static_cast<uint64_t>(std::max<int64_t>(0, memory.Room().bytes)));
+  gauge("memory_used_bytes", "Of that, the rest", memory.backed_bytes() - std::min(memory.backed_bytes(), memory.spare_bytes()));
+  const MemoryRoom room = memory.Room();
+  text += fmt::format(
+      "# HELP kedge_memory_room_bytes What they may take on top of it, and what allows no more.\n"
+      "# TYPE kedge_memory_room_bytes gauge\nkedge_memory_room_bytes{{bound=\"{}\"}} {}\n",
+      room.bound, std::max<int64_t>(0, room.bytes));
   using Getter = uint64_t (*)(const TierUnit&);
   const std::vector<std::tuple<const char*, const char*, Getter>> per_tier = {
       {"tier_slots", "Slots of the tier", [](const TierUnit& unit) { return uint64_t{unit.full_slots}; }},
