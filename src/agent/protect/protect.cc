@@ -194,6 +194,20 @@ Status Protect::Begin(Version& version) {
   return Status::Ok();
 }
 
+// Of the version before: this one will have about as much.
+uint64_t Protect::NaturalBytesBefore(const Version& version, const SetProgress& set) const {
+  const auto& versions = version.job->versions;
+  const auto is_it = [&](const auto& entry) {
+    return entry.first.name == version.generation.name && entry.first < version.generation && !entry.second->sets.empty();
+  };
+  const auto before = std::find_if(std::make_reverse_iterator(versions.find(version.generation)), versions.rend(), is_it);
+  if (before == versions.rend()) return 0;
+  SetIdentity identity = set.identity;
+  identity.generation = before->first;
+  const auto held = before->second->sets.find(identity);
+  return held == before->second->sets.end() ? 0 : held->second->record.members[version.protection->member].natural.bytes();
+}
+
 // As if the other members' images were as long as ours.
 uint64_t Protect::EstimateRoom(const Version& version, const SetProgress& set) const {
   const Protection& protection = *version.protection;
@@ -201,7 +215,8 @@ uint64_t Protect::EstimateRoom(const Version& version, const SetProgress& set) c
   const auto rank = layout.RankAt(protection.group, protection.member, set.identity.index);
   const auto own = rank.has_value() ? version.images.find(*rank) : version.images.end();
   if (own == version.images.end()) return 0;
-  const uint64_t bytes = own->second->record_object_offset + own->second->record_bytes;
+  uint64_t bytes = own->second->record_object_offset + own->second->record_bytes;
+  bytes -= std::min(bytes, NaturalBytesBefore(version, set));
   if (layout.scheme == Scheme::kPartner) return bytes * layout.HeldBy(protection.group, protection.member).size();
   return redundancy::Geometry(static_cast<uint32_t>(set.members.size()), layout.parity, bytes).parity_bytes();
 }

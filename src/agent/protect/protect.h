@@ -120,6 +120,7 @@ class Protect {
   void Make(Version& version, SetProgress& set);
   bool TakeKept(Version& version, SetProgress& set);
   uint64_t EstimateRoom(const Version& version, const SetProgress& set) const;
+  uint64_t NaturalBytesBefore(const Version& version, const SetProgress& set) const;
   void OnMade(const Generation& generation, const SetIdentity& identity, std::vector<uint32_t> members,
               std::vector<std::vector<OwnRange>> ranges, Result<std::vector<BlockTable>> tables, const MakeNotes& notes);
   // Asks the member, once for each time that something of it did not fit.
