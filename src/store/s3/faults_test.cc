@@ -15,62 +15,24 @@
 #include "base/crc32c.h"
 #include "base/random.h"
 #include "store/s3/s3_store.h"
-#include "store/s3/testing/fault_proxy.h"
-#include "store/s3/testing/s3_server.h"
+#include "store/s3/testing/fault_fixture.h"
 #include "store/s3/uploads.h"
 
 namespace kedge::s3 {
 namespace {
 
+using testing::Content;
 using testing::Fault;
 using testing::FaultProxy;
+using testing::kObjectBytes;
+using testing::kWriter;
+using testing::Moto;
+using testing::Server;
 
-const TemporaryOwner kWriter{"node1", 3, "agent"};
-constexpr uint64_t kObjectBytes = 2 * kPartBytesMin + 1000;
 constexpr uint64_t kScriptBytes = kPartBytesMin + 1000;  // two parts
+constexpr size_t kSlowScriptsAtATime = 6;
 
-testing::S3Server& Moto() {
-  static const std::unique_ptr<testing::S3Server> server = testing::S3Server::StartMoto();
-  return *server;
-}
-
-testing::S3Server& Server() {
-  static const std::unique_ptr<testing::S3Server> server = testing::S3Server::StartVersitygw();
-  return server ? *server : Moto();
-}
-
-const Buffer& Content() {
-  static const Buffer content = [] {
-    Buffer bytes(kObjectBytes);
-    Random(7).Fill(bytes.data(), bytes.size());
-    return bytes;
-  }();
-  return content;
-}
-
-class S3Faults : public ::testing::Test {
- protected:
-  S3Faults() : proxy_(Server().port()) {}
-
-  std::unique_ptr<Store> StoreAt(const std::string& prefix, const std::string& options = "&part=5MiB&connections=4") {
-    const std::string text = std::string("s3://") + testing::kBucket + '/' + prefix + "?endpoint=" + proxy_.Endpoint() + options;
-    return MakeS3Store(ParseLocation(text, testing::TestEnvironment()).value(), testing::TestEnvironment(), impatient_);
-  }
-  std::string NewPrefix() {
-    static std::atomic<int> counter{0};
-    return "faults-" + std::to_string(counter++);
-  }
-  // The uploads that the server still knows of.
-  size_t UploadsLeft(const std::string& prefix) {
-    Bucket bucket(Server().At(prefix), testing::TestEnvironment(), {});
-    const auto uploads = Uploads(bucket).List("");
-    EXPECT_TRUE(uploads.ok()) << uploads.status().ToString();
-    return uploads.ok() ? uploads->size() : 999;
-  }
-
-  FaultProxy proxy_;
-  BucketOptions impatient_{.pause_first = std::chrono::milliseconds(1), .silence_timeout = std::chrono::seconds(1)};
-};
+class S3Faults : public testing::FaultFixture {};
 
 Status Expect(bool holds, const std::string& what) {
   return holds ? Status::Ok() : Status(Code::kInternal, "not so: " + what);
@@ -128,9 +90,17 @@ class S3FaultAtEachRequest : public S3Faults, public ::testing::WithParamInterfa
     ASSERT_TRUE(undisturbed.ok()) << undisturbed.ToString();
     const std::vector<std::string> requests = proxy_.Requests();
     EXPECT_GT(requests.size(), 15u);
-    for (size_t spoilt = 0; spoilt < requests.size() && !HasFailure(); ++spoilt) {
-      if (MayFail(requests[spoilt])) GoOnce(script, spoilt);
-    }
+    // Faults that take their time are waited for together.
+    const bool is_slow = GetParam() == Fault::kStalled || GetParam() == Fault::kTrickled;
+    std::atomic<size_t> next{0};
+    const auto go = [&] {
+      for (size_t spoilt = next++; spoilt < requests.size() && !HasFailure(); spoilt = next++) {
+        if (MayFail(requests[spoilt])) GoOnce(script, spoilt);
+      }
+    };
+    std::vector<std::jthread> others;
+    for (size_t i = 1; is_slow && i < kSlowScriptsAtATime; ++i) others.emplace_back(go);
+    go();
   }
 
  private:
@@ -142,13 +112,17 @@ class S3FaultAtEachRequest : public S3Faults, public ::testing::WithParamInterfa
   void GoOnce(Status (*script)(Store&), size_t spoilt) {
     std::string request;
     const std::string prefix = NewPrefix();
-    proxy_.Use([&](size_t number, const std::string& line) {
+    FaultProxy proxy(Server().port());
+    std::atomic<bool> is_spoilt{false};
+    proxy.Use([&](size_t number, const std::string& line) {
       if (number != spoilt) return Fault::kNone;
       request = line;
-      return MayFail(line) ? GetParam() : Fault::kNone;
+      is_spoilt = MayFail(line);
+      return is_spoilt ? GetParam() : Fault::kNone;
     });
-    const std::unique_ptr<Store> store = StoreAt(prefix);
+    const std::unique_ptr<Store> store = StoreThrough(proxy, prefix);
     const Status status = script(*store);
+    EXPECT_TRUE(is_spoilt) << "request " << spoilt << " was not made";
     EXPECT_TRUE(status.ok()) << "request " << spoilt << ", " << request << ": " << status.ToString();
     // The answer to a new upload was lost: nobody knows of it but the store, and gc.
     const auto left = store->ListTemporaries("", kWriter);
@@ -178,7 +152,8 @@ std::string NameOf(const ::testing::TestParamInfo<Fault>& instance) {
 
 INSTANTIATE_TEST_SUITE_P(Faults, S3FaultAtEachRequest,
                          ::testing::Values(Fault::kCutBefore, Fault::kCutAfter, Fault::kError500, Fault::kError500After,
-                                           Fault::kSlowDown503, Fault::kTruncated, Fault::kConflict409, Fault::kSkewed403),
+                                           Fault::kSlowDown503, Fault::kTruncated, Fault::kConflict409, Fault::kSkewed403,
+                                           Fault::kStalled, Fault::kTrickled),
                          NameOf);
 INSTANTIATE_TEST_SUITE_P(Faults, S3FaultAtEachCompletion, ::testing::Values(Fault::kErrorIn200), NameOf);
 
@@ -188,6 +163,20 @@ TEST_F(S3Faults, AServerThatDoesNotAnswerIsAskedAgain) {
   const Status put = store->PutIfAbsent("record", AsBytes("x"), kWriter, Folders::kCreate);
   EXPECT_TRUE(put.ok()) << put.ToString();
   EXPECT_EQ(AsText(store->Get("record", 10).value()), "x");
+}
+
+// What comes slowly comes: for longer than a silent server is waited for, and the request is not made again.
+TEST_F(S3Faults, AnAnswerThatComesSlowlyIsWaitedFor) {
+  const std::string prefix = NewPrefix();
+  proxy_.Use(nullptr);
+  ASSERT_TRUE(StoreAt(prefix)->Replace("record", AsBytes("slowly"), kWriter, Folders::kCreate).ok());
+  proxy_.Use([](size_t, const std::string&) { return Fault::kTrickled; });
+  const int64_t begin_ns = SystemClock().NowNs();
+  const auto read = StoreAt(prefix)->Get("record", 10);
+  ASSERT_TRUE(read.ok()) << read.status().ToString();
+  EXPECT_EQ(AsText(*read), "slowly");
+  EXPECT_GT(Duration(SystemClock().NowNs() - begin_ns), impatient_.silence_timeout);
+  EXPECT_EQ(proxy_.Requests().size(), 1u);
 }
 
 TEST_F(S3Faults, AStoreInTroubleIsLeftAloneAfterAWhile) {

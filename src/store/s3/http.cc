@@ -33,6 +33,10 @@ struct Transfer {
   HttpAnswer answer;
   size_t sent = 0;
   bool overflows = false;
+  curl_off_t moved = 0;  // bytes of bodies, both ways
+  int64_t heard_ns = 0;  // when the last byte passed
+  int64_t silence_max_ns = 0;
+  bool is_silent = false;  // for longer than that
   CURL* easy = nullptr;
   curl_slist* headers = nullptr;
   const CurlLibrary* curl = nullptr;
@@ -85,6 +89,7 @@ size_t TakeBody(char* from, size_t size, size_t count, void* context) {
 size_t TakeHeader(char* from, size_t size, size_t count, void* context) {
   auto* const transfer = static_cast<Transfer*>(context);
   const std::string_view line(from, size * count);
+  transfer->heard_ns = SystemClock().NowNs();
   if (line.starts_with("HTTP/")) {
     transfer->answer.headers.clear();  // those before were of an interim answer
     return line.size();
@@ -98,6 +103,16 @@ size_t TakeHeader(char* from, size_t size, size_t count, void* context) {
   while (!value.empty() && std::isspace(static_cast<unsigned char>(value.back()))) value.remove_suffix(1);
   transfer->answer.headers.emplace_back(std::move(name), std::string(value));
   return line.size();
+}
+
+// libcurl's own limit of speed does not count heads, and knows whole seconds alone.
+int WatchSilence(void* context, curl_off_t /*down_total*/, curl_off_t down, curl_off_t /*up_total*/, curl_off_t up) {
+  auto* const transfer = static_cast<Transfer*>(context);
+  const int64_t now_ns = SystemClock().NowNs();
+  if (down + up != transfer->moved) transfer->heard_ns = now_ns;
+  transfer->moved = down + up;
+  transfer->is_silent = now_ns - transfer->heard_ns > transfer->silence_max_ns;
+  return transfer->is_silent ? 1 : 0;
 }
 
 Status Closed(const HttpRequest& request) {
@@ -243,8 +258,11 @@ void HttpClient::Loop::SetUp(Transfer* transfer) {
   curl_.easy_setopt(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
   curl_.easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, Milliseconds(options_.connect_timeout));
   if (request.timeout > Duration::zero()) curl_.easy_setopt(easy, CURLOPT_TIMEOUT_MS, Milliseconds(request.timeout));
-  curl_.easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
-  curl_.easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, std::max(1L, Milliseconds(options_.silence_timeout) / 1000));
+  transfer->heard_ns = SystemClock().NowNs();
+  transfer->silence_max_ns = options_.silence_timeout.count();
+  curl_.easy_setopt(easy, CURLOPT_NOPROGRESS, 0L);
+  curl_.easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, &WatchSilence);
+  curl_.easy_setopt(easy, CURLOPT_XFERINFODATA, transfer);
   curl_.easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
   // A large buffer where much passes, and nowhere else: each connection has its own.
   if (!request.into.empty()) curl_.easy_setopt(easy, CURLOPT_BUFFERSIZE, kCopyBytes);
@@ -297,6 +315,9 @@ void HttpClient::Loop::Finish(CURL* easy, CURLcode code) {
   } else if (code == CURLE_OK) {
     transfer->answer.status = static_cast<int>(status);
     transfer->done(std::move(transfer->answer));
+  } else if (transfer->is_silent) {
+    transfer->done(Status(Code::kTimeout,
+                          fmt::format("{}: no byte passed for {:.1f} s", what, ToSeconds(Duration(transfer->silence_max_ns)))));
   } else if (code == CURLE_ABORTED_BY_CALLBACK) {
     transfer->done(Closed(transfer->request));
   } else {
@@ -314,9 +335,12 @@ void HttpClient::Loop::RunTimers() {
 }
 
 int HttpClient::Loop::PollMs() const {
-  if (timers_.empty()) return kPollMsMax;
+  // Silence is noticed when one looks.
+  const int64_t most_ms =
+      running_.empty() ? kPollMsMax : std::clamp<int64_t>(Milliseconds(options_.silence_timeout), 1, kPollMsMax);
+  if (timers_.empty()) return static_cast<int>(most_ms);
   const int64_t left_ms = (timers_.begin()->first - SystemClock().NowNs()) / 1000000 + 1;
-  return static_cast<int>(std::clamp<int64_t>(left_ms, 0, kPollMsMax));
+  return static_cast<int>(std::clamp<int64_t>(left_ms, 0, most_ms));
 }
 
 void HttpClient::Loop::Run() {

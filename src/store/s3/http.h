@@ -43,7 +43,7 @@ struct HttpOptions {
   uint32_t connections = 16;
   std::string ca_file;  // empty: the system's
   Duration connect_timeout = std::chrono::seconds(10);
-  Duration silence_timeout = std::chrono::seconds(30);  // without a byte
+  Duration silence_timeout = std::chrono::seconds(30);  // without a byte of a body or a line of a head
 };
 
 // Thread safe.

@@ -268,6 +268,8 @@ Result<S3Store::Seen> S3Store::ListKeys(const std::string& prefix, bool by_folde
     for (const std::string& folder : page.prefixes) {
       if (folder.starts_with(own)) seen.prefixes.push_back(folder.substr(own.size()));
     }
+    const bool stands_still = !next.empty() && page.next == next;
+    if (stands_still) return Status(Code::kCorrupt, description_ + ": the store's list of keys does not go on");
     next = keys_max > 0 ? "" : page.next;
   } while (!next.empty());
   return seen;

@@ -144,7 +144,9 @@ Result<std::vector<ListedPart>> Uploads::Parts(const std::string& key, const std
     KEDGE_RETURN_IF_ERROR(reply.status);
     KEDGE_ASSIGN_OR_RETURN(const PartsAnswer page, ReadParts(reply.answer.body));
     parts.insert(parts.end(), page.parts.begin(), page.parts.end());
-    if (!page.goes_on || page.next <= after) return parts;
+    if (!page.goes_on) return parts;
+    // Whoever took it for all would fill the rest with zeros.
+    if (page.next <= after) return Status(Code::kCorrupt, bucket_.Describe(key) + ": the store's list of parts does not go on");
     after = page.next;
   }
 }

@@ -19,6 +19,9 @@ namespace kedge::s3::testing {
 namespace {
 
 constexpr std::chrono::milliseconds kStall{2500};
+// For longer than the tests' stores bear silence.
+constexpr std::chrono::milliseconds kTricklePause{125};
+constexpr size_t kTrickles = 16;
 // Of a clock that is wrong, and that a server takes for right.
 constexpr std::time_t kAheadSeconds = 600;
 
@@ -27,6 +30,15 @@ bool SendAll(int fd, const std::string& bytes) {
     const ssize_t now = send(fd, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
     if (now <= 0) return false;
     sent += static_cast<size_t>(now);
+  }
+  return true;
+}
+
+bool Trickle(int fd, const std::string& bytes, const std::atomic<bool>& stops) {
+  const size_t each = bytes.size() / kTrickles + 1;
+  for (size_t at = 0; at < bytes.size(); at += each) {
+    if (stops || !SendAll(fd, bytes.substr(at, each))) return false;
+    std::this_thread::sleep_for(kTricklePause);
   }
   return true;
 }
@@ -120,6 +132,8 @@ const char* FaultName(Fault fault) {
     case Fault::kDenied403: return "Denied403";
     case Fault::kFull507: return "Full507";
     case Fault::kStalled: return "Stalled";
+    case Fault::kTrickled: return "Trickled";
+    case Fault::kPretended204: return "Pretended204";
   }
   return "unknown";
 }
@@ -165,6 +179,26 @@ void FaultProxy::AnswerWith(Say say) {
   say_ = std::move(say);
 }
 
+void FaultProxy::AskFor(More more) {
+  const std::lock_guard lock(mutex_);
+  more_ = std::move(more);
+}
+
+std::optional<std::string> FaultProxy::AnswerTo(std::string request, bool has_body) {
+  Say say;
+  More more;
+  {
+    const std::lock_guard lock(mutex_);
+    say = say_;
+    more = more_;
+  }
+  if (say) return Said(say(request));
+  const size_t end = request.find(" HTTP/");
+  const std::string added = more ? more(request.substr(0, end)) : "";
+  if (!added.empty()) request.insert(end, (request.find('?') < end ? "&" : "?") + added);
+  return Ask(server_port_, request, has_body);
+}
+
 Fault FaultProxy::FaultOf(const std::string& request) {
   Choose choose;
   size_t number = 0;
@@ -208,15 +242,8 @@ void FaultProxy::Serve(int connection) {
       case Fault::kDenied403: answer = Answer("403 Forbidden", "AccessDenied"); break;
       case Fault::kFull507: answer = Answer("507 Insufficient Storage", "QuotaExceeded"); break;
       case Fault::kErrorIn200: answer = Answer("200 OK", "InternalError"); break;
-      default: {
-        Say say;
-        {
-          const std::lock_guard lock(mutex_);
-          say = say_;
-        }
-        answer = say ? Said(say(*request)) : Ask(server_port_, *request, has_body);
-        break;
-      }
+      case Fault::kPretended204: answer = "HTTP/1.1 204 No Content\r\n\r\n"; break;
+      default: answer = AnswerTo(*request, has_body); break;
     }
     if (!answer || fault == Fault::kCutAfter) break;
     if (fault == Fault::kError500After) answer = Answer("500 Internal Server Error", "InternalError");
@@ -233,7 +260,7 @@ void FaultProxy::Serve(int connection) {
       SendAll(connection, answer->substr(0, head + (answer->size() - head) / 2));
       break;
     }
-    if (!SendAll(connection, *answer)) break;
+    if (!(fault == Fault::kTrickled ? Trickle(connection, *answer, stops_) : SendAll(connection, *answer))) break;
     if (HeaderOf(answer->substr(0, head), "connection") == "close") break;
   }
   {

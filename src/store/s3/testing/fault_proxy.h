@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -29,7 +30,9 @@ enum class Fault {
   kSkewed403,  // as to one whose clock is wrong
   kDenied403,
   kFull507,
-  kStalled,  // the answer does not come in time
+  kStalled,       // the answer does not come in time
+  kTrickled,      // it comes whole, a few bytes at a time
+  kPretended204,  // "204 No Content", and the server has seen nothing
 };
 const char* FaultName(Fault fault);
 
@@ -50,13 +53,18 @@ class FaultProxy {
   // From now on the server is not asked: this says the body of the answer to a request (head and body); empty: 404.
   using Say = std::function<std::string(const std::string& request)>;
   void AnswerWith(Say say);
-  // Since then.
+  // What the server is asked beside what the client asks: "max-keys=2", or nothing. For servers that look at no signatures.
+  using More = std::function<std::string(const std::string& request)>;
+  void AskFor(More more);
+  // Since Use.
   std::vector<std::string> Requests() const;
 
  private:
   void Listen();
   void Serve(int connection);
   Fault FaultOf(const std::string& request);
+  // Of the server, or of who speaks for it.
+  std::optional<std::string> AnswerTo(std::string request, bool has_body);
 
   std::atomic<uint16_t> server_port_;
   uint16_t port_ = 0;
@@ -67,6 +75,7 @@ class FaultProxy {
   // Guarded by mutex_:
   Choose choose_;
   Say say_;
+  More more_;
   std::vector<std::string> requests_;
   std::vector<std::thread> serving_;
   std::vector<int> connections_;
