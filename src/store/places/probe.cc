@@ -61,6 +61,18 @@ Status MeasureObject(Store& store, const std::string& key, const TemporaryOwner&
                          : Status(Code::kCorrupt, store.description() + ": an object reads otherwise than written");
 }
 
+// An object of which something has got to the store, and that is given up: as little as a part of an upload is enough.
+Status ProbeGivingUp(Store& store, const std::string& folder, const TemporaryOwner& owner) {
+  KEDGE_ASSIGN_OR_RETURN(const auto writer, store.CreateObject(folder + "/given-up", owner, 0));
+  KEDGE_ASSIGN_OR_RETURN(const auto part, store.JoinObject(writer->handle()));
+  KEDGE_RETURN_IF_ERROR(part->WriteAt(0, AsBytes("kedge")));
+  KEDGE_RETURN_IF_ERROR(part->Finish());
+  const std::string what = store.description() + ": an object that is given up halfway does not go away";
+  KEDGE_RETURN_IF_ERROR(writer->Abandon().WithContext(what));
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<Temporary> left, store.ListTemporaries(folder, owner));
+  return left.empty() ? Status::Ok() : Status(Code::kUnsupported, what);
+}
+
 }  // namespace
 
 Result<StoreProbe> ProbeStore(Store& store, const TemporaryOwner& owner, uint64_t object_bytes) {
@@ -71,9 +83,11 @@ Result<StoreProbe> ProbeStore(Store& store, const TemporaryOwner& owner, uint64_
     KEDGE_ASSIGN_OR_RETURN(probe.record_seconds, MeasureRecords(store, folder + "/record", owner));
     KEDGE_RETURN_IF_ERROR(MeasureObject(store, folder + "/object", owner, object_bytes, &probe));
     KEDGE_RETURN_IF_ERROR(store.List(folder).status());
-    return store.ListTemporaries(folder, owner).status();
+    return ProbeGivingUp(store, folder, owner);
   };
   const Status ran = run();
+  // Where an upload stays, the rest goes all the same.
+  for (const char* const name : {"/record", "/object"}) static_cast<void>(store.Remove(folder + name));
   const Status removed = store.RemoveFolder(folder, {}, owner);
   KEDGE_RETURN_IF_ERROR(ran);
   KEDGE_RETURN_IF_ERROR(removed);
