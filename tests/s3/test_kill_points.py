@@ -16,11 +16,13 @@ from typing import Any
 import boto3  # type: ignore[import-untyped]
 import pytest
 from servers import ACCESS_KEY, BUCKET, SECRET_KEY
-from tool import kedge, kedge_json
+from tool import KEDGE, kedge, kedge_json
 from waiting import until
 
 pytestmark = pytest.mark.slow
-POINTS = ("s3-upload-begun", "s3-upload-marked", "s3-complete-before", "s3-completed")
+# Of the second version. A version has three parts, so two have arrived and one may be on its way at the fifth.
+POINTS = ("s3-upload-begun:2", "s3-upload-marked:2", "s3-part-arrived:5", "s3-complete-before:2", "s3-completed:2")
+COLLECT = ("gc", "--yes", "--incomplete-age", "0", "--orphan-age", "0")
 
 # Takes versions from the newest on, 12 MiB each: parts of an upload, the last one not whole. Says which ones are safe.
 PROGRAM = textwrap.dedent(
@@ -102,7 +104,7 @@ def remains(bucket: Bucket) -> list[str]:
 
 def collect(bucket: Bucket) -> list[str]:
     """What remains after a collection."""
-    kedge("gc", "--yes", "--incomplete-age", "0", "--orphan-age", "0")
+    kedge(*COLLECT)
     return remains(bucket)
 
 
@@ -113,7 +115,7 @@ def collect(bucket: Bucket) -> list[str]:
 def test_killed_at_a_step_of_an_upload(
     bucket: Bucket, run_folder: Path, end_own_agent: Callable[[], None], point: str, mode: str
 ) -> None:
-    killed = run(mode, 2, f"{point}:2")
+    killed = run(mode, 2, point)
     assert (killed.returncode == -signal.SIGKILL) == (mode == "sync"), killed.stdout + killed.stderr
     safe = numbers(killed.stdout, "safe")
     assert safe, "nothing to lose"
@@ -129,3 +131,43 @@ def test_killed_at_a_step_of_an_upload(
     end_own_agent()
     kedge("verify")
     assert collect(bucket) == []
+
+
+def killed_at(point: str, *arguments: str) -> bool:
+    """Whether the kedge command got to the point, and was killed there; otherwise it has done its work."""
+    environment = dict(os.environ, KEDGE_TEST_KILL_POINT=point)
+    command = [KEDGE, *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode in (0, -signal.SIGKILL), done.stdout + done.stderr
+    return done.returncode != 0
+
+
+# The upload is gone then and its marker is not; or, where a server lets a part in behind an abort, both are there.
+def test_killed_while_it_aborts_an_upload(bucket: Bucket) -> None:
+    assert run("sync", 2, "s3-part-arrived:5").returncode == -signal.SIGKILL
+    assert remains(bucket) != []
+    until(lambda: killed_at("s3-aborted", *COLLECT), 10)
+    assert remains(bucket) != [], "the marker"
+    until(lambda: collect(bucket) == [], 10)
+    assert [version["version"] for version in kedge_json("ls")["versions"]] == [1]
+    kedge("verify")
+
+
+# A removal begins with the version's record, goes on with parts and data, and ends with its own mark. The first version lies
+# below a newer one; the second one is withdrawn.
+@pytest.mark.parametrize("removed", [1, 2])
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_killed_at_a_step_of_a_removal(bucket: Bucket, removed: int, steps: int) -> None:
+    assert run("sync", 2).returncode == 0
+    assert killed_at(f"s3-removed:{steps}", "rm", f"k@{removed}", "--yes")
+    kept = 3 - removed
+    assert [version["version"] for version in kedge_json("ls")["versions"]] == [kept]
+    until(lambda: collect(bucket) == [], 10)
+    kedge("verify")
+    left = [key for key in bucket.keys() if f"/k/{removed}-1-{removed}/" in key]
+    # The mark of what was withdrawn stays until a later version is complete.
+    assert [key for key in left if not key.endswith("/removed")] == []
+    assert removed == 2 or left == []
+    resumed = run("sync", 3)
+    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    assert numbers(resumed.stdout, "restored") == [kept]

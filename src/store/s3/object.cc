@@ -164,6 +164,7 @@ void PartCollector::Send(uint32_t number, std::shared_ptr<Part> part, uint64_t b
   ListedPart sent{number, "", request.headers.front().second, bytes, 0};
   part.reset();
   sending->bucket.Start(std::move(request), [sending, sent, bytes](const Reply& reply) mutable {
+    if (reply.status.ok()) os::KillPoint("s3-part-arrived");
     sent.etag = reply.answer.Header("etag");
     sending->memory.EndSending(bytes);
     const std::lock_guard lock(sending->mutex);

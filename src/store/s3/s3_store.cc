@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "os/files/files.h"
+#include "os/process/kill_point.h"
 #include "store/s3/answers.h"
 #include "store/s3/bytes_in_flight.h"
 #include "store/s3/object.h"
@@ -322,6 +323,7 @@ Status S3Store::RemoveAll(const std::vector<std::string>& keys) {
       if (first.ok() && reply.status.code() != Code::kNotFound) first = reply.status;
     }
     KEDGE_RETURN_IF_ERROR(first);
+    os::KillPoint("s3-removed");
   }
   return first;
 }

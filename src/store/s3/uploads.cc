@@ -179,6 +179,7 @@ Status Uploads::Abort(const std::string& key, const std::string& id) {
     const Reply aborted = bucket_.Do({.method = "DELETE", .key = key, .query = {{"uploadId", id}}});
     if (aborted.status.code() == Code::kNotFound) return Status::Ok();
     KEDGE_RETURN_IF_ERROR(aborted.status);
+    os::KillPoint("s3-aborted");
     const auto left = Parts(key, id);
     if (left.status().code() == Code::kNotFound) return Status::Ok();
     KEDGE_RETURN_IF_ERROR(left.status());
