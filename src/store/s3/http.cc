@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cstring>
 #include <deque>
@@ -36,7 +37,8 @@ struct Transfer {
   curl_off_t moved = 0;  // bytes of bodies, both ways
   int64_t heard_ns = 0;  // when the last byte passed
   int64_t silence_max_ns = 0;
-  bool is_silent = false;  // for longer than that
+  bool is_silent = false;                   // for longer than that
+  std::array<char, CURL_ERROR_SIZE> why{};  // in libcurl's words; empty: it says no more than the code
   CURL* easy = nullptr;
   curl_slist* headers = nullptr;
   const CurlLibrary* curl = nullptr;
@@ -117,6 +119,23 @@ int WatchSilence(void* context, curl_off_t /*down_total*/, curl_off_t down, curl
 
 Status Closed(const HttpRequest& request) {
   return Status(Code::kFailedPrecondition, request.method + ' ' + request.url + ": the client was closed");
+}
+
+// Such an error stays: asking again is of no use.
+bool IsOfCertificates(CURLcode code) {
+  return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE;
+}
+
+Status NotTrusted(const std::string& what, CURLcode code, const Transfer& transfer, const std::string& ca_file) {
+  const std::string why = transfer.why[0] == '\0' ? transfer.curl->easy_strerror(code) : transfer.why.data();
+  if (code == CURLE_SSL_CACERT_BADFILE) {
+    return Status(Code::kPermission,
+                  fmt::format("{}: the file of certificates to trust cannot be used: {}: {}", what, ca_file, why));
+  }
+  return Status(Code::kPermission,
+                fmt::format("{}: the server's certificate is not trusted ({}): name the file of the authority that has signed it "
+                            "with ca=FILE in the store's path, or in AWS_CA_BUNDLE",
+                            what, why));
 }
 
 long Milliseconds(Duration duration) {
@@ -251,6 +270,7 @@ void HttpClient::Loop::SetUp(Transfer* transfer) {
   const HttpRequest& request = transfer->request;
   CURL* const easy = transfer->easy;
   transfer->curl = &curl_;
+  curl_.easy_setopt(easy, CURLOPT_ERRORBUFFER, transfer->why.data());
   curl_.easy_setopt(easy, CURLOPT_URL, request.url.c_str());
   curl_.easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
   curl_.easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
@@ -320,6 +340,8 @@ void HttpClient::Loop::Finish(CURL* easy, CURLcode code) {
                           fmt::format("{}: no byte passed for {:.1f} s", what, ToSeconds(Duration(transfer->silence_max_ns)))));
   } else if (code == CURLE_ABORTED_BY_CALLBACK) {
     transfer->done(Closed(transfer->request));
+  } else if (IsOfCertificates(code)) {
+    transfer->done(NotTrusted(what, code, *transfer, options_.ca_file));
   } else {
     const Code kind = code == CURLE_OPERATION_TIMEDOUT ? Code::kTimeout : Code::kUnavailable;
     transfer->done(Status(kind, fmt::format("{}: {}", what, curl_.easy_strerror(code))));

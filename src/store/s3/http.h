@@ -50,7 +50,8 @@ struct HttpOptions {
 class HttpClient {
  public:
   // Called on the client's thread once for each request: it must not block. An error: no whole answer came, kTimeout or
-  // kUnavailable, or kFailedPrecondition where the client ends; whether the request had its effect is not known then.
+  // kUnavailable, kPermission where the server's certificate is not trusted, or kFailedPrecondition where the client ends;
+  // whether the request had its effect is not known then.
   using Done = std::function<void(Result<HttpAnswer>)>;
 
   // kUnsupported: no libcurl.

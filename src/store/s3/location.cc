@@ -80,7 +80,8 @@ void TakeFrom(const Environment& environment, Location* location) {
   if (!region.empty()) location->region = region;
   // As AWS's tools do: keys in the environment beat a profile that is named there.
   if (FirstOf(environment, {"AWS_ACCESS_KEY_ID"}).empty()) location->profile = FirstOf(environment, {"AWS_PROFILE"});
-  location->ca_file = FirstOf(environment, {"AWS_CA_BUNDLE"});
+  const std::string ca_file = FirstOf(environment, {"AWS_CA_BUNDLE"});
+  if (!ca_file.empty()) location->ca_file = os::AbsolutePath(ca_file);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "os/files/files.h"
 #include "store/s3/part_layout.h"
 #include "store/s3/written_ranges.h"
 
@@ -53,6 +54,8 @@ TEST(S3Location, TheTextBeatsTheEnvironmentAndTheCanonicalTextNeedsNone) {
   const Location plain = Parse("s3://bucket").value();
   EXPECT_EQ(Parse(plain.ToText(), variables).value(), plain) << plain.ToText();
   EXPECT_EQ(Parse("s3://bucket", {{"AWS_PROFILE", "me"}, {"AWS_ACCESS_KEY_ID", "key"}})->profile, "") << "keys beat it";
+  EXPECT_EQ(Parse("s3://bucket", {{"AWS_CA_BUNDLE", "ca.pem"}})->ca_file, os::AbsolutePath("ca.pem"))
+      << "also for an agent elsewhere";
 }
 
 TEST(S3Location, WhatIsWrongIsSaid) {
