@@ -143,7 +143,7 @@ HttpRequest Bucket::Signed(const Call& call) const {
   if (!request.is_of_bucket) to_sign.path += location_.KeyOf(request.key);
   to_sign.headers.emplace_back("x-amz-date", AmzDate(now));
   to_sign.headers.emplace_back("x-amz-content-sha256", to_sign.payload);
-  if (!call.keys.token.empty()) to_sign.headers.emplace_back("x-amz-security-token", call.keys.token);
+  if (!call.keys.token.empty()) to_sign.headers.emplace_back("x-amz-security-token", std::string(call.keys.token.view()));
   HttpRequest http{.method = request.method, .url = url + Encode(to_sign.path, "/")};
   if (!request.query.empty()) http.url += '?' + QueryText(request.query);
   http.headers = to_sign.headers;

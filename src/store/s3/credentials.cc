@@ -31,9 +31,10 @@ Status Refuse(const std::string& where, const std::string& why) {
   return Status(Code::kPermission, fmt::format("no keys for S3 from {}: {}", where, why));
 }
 
-std::string TextOf(const Json& json, std::initializer_list<const char*> names) {
+// Taken out of it: it may be a secret.
+std::string TakeText(Json* json, std::initializer_list<const char*> names) {
   for (const char* const name : names) {
-    if (json.contains(name) && json.at(name).is_string()) return json.at(name).get<std::string>();
+    if (json->contains(name) && json->at(name).is_string()) return std::move(json->at(name).get_ref<std::string&>());
   }
   return {};
 }
@@ -73,14 +74,14 @@ std::optional<std::string> ReadSetting(const std::string& file, const std::strin
 }
 
 Result<DatedKeys> ReadKeysJson(std::string_view text, const std::string& where) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return Refuse(where, "its answer is no JSON");
   DatedKeys found;
-  found.keys.access_key = TextOf(json, {"AccessKeyId"});
-  found.keys.secret_key = TextOf(json, {"SecretAccessKey"});
-  found.keys.token = TextOf(json, {"SessionToken", "Token"});
+  found.keys.access_key = TakeText(&json, {"AccessKeyId"});
+  found.keys.secret_key = os::SecretText(TakeText(&json, {"SecretAccessKey"}));
+  found.keys.token = os::SecretText(TakeText(&json, {"SessionToken", "Token"}));
   if (found.keys.access_key.empty() || found.keys.secret_key.empty()) return Refuse(where, "its answer has no keys");
-  const std::string expires = TextOf(json, {"Expiration"});
+  const std::string expires = TakeText(&json, {"Expiration"});
   if (expires.empty()) return found;
   const std::optional<int64_t> at = ParseIsoTime(expires);
   if (!at) return Refuse(where, "it does not say until when they hold");
@@ -94,7 +95,8 @@ Result<DatedKeys> ReadRole(ByteSpan body, const std::string& where) {
   const pugi::xml_node keys =
       document.child("AssumeRoleWithWebIdentityResponse").child("AssumeRoleWithWebIdentityResult").child("Credentials");
   const std::optional<int64_t> expires = ParseIsoTime(keys.child_value("Expiration"));
-  DatedKeys found{{keys.child_value("AccessKeyId"), keys.child_value("SecretAccessKey"), keys.child_value("SessionToken")},
+  DatedKeys found{{keys.child_value("AccessKeyId"), os::SecretText(keys.child_value("SecretAccessKey")),
+                   os::SecretText(keys.child_value("SessionToken"))},
                   expires.value_or(0)};
   if (found.keys.secret_key.empty() || !expires) return Refuse(where, "the answer has no keys");
   return found;
@@ -134,7 +136,9 @@ Result<DatedKeys> Credentials::Fetch() {
 std::optional<Result<DatedKeys>> Credentials::OfEnvironment() {
   // Who names a profile means it.
   if (!profile_.empty()) return std::nullopt;
-  DatedKeys found{{Variable("AWS_ACCESS_KEY_ID"), Variable("AWS_SECRET_ACCESS_KEY"), Variable("AWS_SESSION_TOKEN")}, 0};
+  DatedKeys found{{Variable("AWS_ACCESS_KEY_ID"), os::SecretText(Variable("AWS_SECRET_ACCESS_KEY")),
+                   os::SecretText(Variable("AWS_SESSION_TOKEN"))},
+                  0};
   if (found.keys.access_key.empty()) return std::nullopt;
   if (found.keys.secret_key.empty()) return Refuse("the environment", "AWS_ACCESS_KEY_ID has no AWS_SECRET_ACCESS_KEY beside it");
   return found;
@@ -146,21 +150,25 @@ std::optional<Result<DatedKeys>> Credentials::OfFiles() {
     const std::string path = named.empty() ? os::JoinPath(Variable("HOME"), below_home) : named;
     return os::ReadFile(os::SystemFileSystem(), path, kFileBytesMax);
   };
-  const auto credentials = file("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials");
-  const auto config = file("AWS_CONFIG_FILE", ".aws/config");
+  auto credentials = file("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials");
+  auto config = file("AWS_CONFIG_FILE", ".aws/config");
+  const os::WipedAtTheEnd first(credentials.ok() ? &*credentials : nullptr), second(config.ok() ? &*config : nullptr);
   const std::string where = fmt::format("profile \"{}\"", Profile());
   const std::string config_section = Profile() == "default" ? "default" : "profile " + Profile();
   const auto setting = [&](const char* key) -> std::optional<std::string> {
-    const auto found = credentials.ok() ? ReadSetting(*credentials, Profile(), key) : std::nullopt;
-    return found || !config.ok() ? found : ReadSetting(*config, config_section, key);
+    auto found = credentials.ok() ? ReadSetting(*credentials, Profile(), key) : std::nullopt;
+    if (!found && config.ok()) found = ReadSetting(*config, config_section, key);
+    return found;
   };
   if (const auto access_key = setting("aws_access_key_id")) {
-    const auto secret_key = setting("aws_secret_access_key");
+    auto secret_key = setting("aws_secret_access_key");
     if (!secret_key) return Refuse(where, "it has no aws_secret_access_key");
-    return DatedKeys{{*access_key, *secret_key, setting("aws_session_token").value_or("")}, 0};
+    return DatedKeys{
+        {*access_key, os::SecretText(*std::move(secret_key)), os::SecretText(setting("aws_session_token").value_or(""))}, 0};
   }
   if (const auto process = setting("credential_process")) {
-    const Result<std::string> output = OutputOf(*process);
+    Result<std::string> output = OutputOf(*process);
+    const os::WipedAtTheEnd wiped(output.ok() ? &*output : nullptr);
     if (!output.ok()) return Refuse(where, "credential_process: " + output.status().message());
     return ReadKeysJson(*output, where);
   }

@@ -6,8 +6,11 @@
 #include <map>
 
 #include "base/clock.h"
+#include "base/random.h"
 #include "os/files/files.h"
+#include "os/testing/memory_search.h"
 #include "os/testing/temporary_folder.h"
+#include "store/s3/bucket.h"
 #include "store/s3/testing/fault_proxy.h"
 
 namespace kedge::s3 {
@@ -55,8 +58,8 @@ TEST_F(S3Credentials, OfTheEnvironment) {
   const Result<Keys> keys = chain.Get();
   ASSERT_TRUE(keys.ok()) << keys.status().ToString();
   EXPECT_EQ(keys->access_key, "key");
-  EXPECT_EQ(keys->secret_key, "hidden");
-  EXPECT_EQ(keys->token, "token");
+  EXPECT_EQ(keys->secret_key.view(), "hidden");
+  EXPECT_EQ(keys->token.view(), "token");
 }
 
 TEST_F(S3Credentials, OfProfiles) {
@@ -65,8 +68,8 @@ TEST_F(S3Credentials, OfProfiles) {
         "aws_access_key_id=two\naws_secret_access_key=hidden two\naws_session_token=t\n");
   Write(".aws/config", "[profile three]\nregion = x\naws_access_key_id = three\naws_secret_access_key = hidden three\n");
   EXPECT_EQ(Chain().Get()->access_key, "one");
-  EXPECT_EQ(Chain("two").Get()->token, "t");
-  EXPECT_EQ(Chain("three").Get()->secret_key, "hidden three");
+  EXPECT_EQ(Chain("two").Get()->token.view(), "t");
+  EXPECT_EQ(Chain("three").Get()->secret_key.view(), "hidden three");
   const Status missing = Chain("four").Get().status();
   EXPECT_EQ(missing.code(), Code::kPermission);
   EXPECT_NE(missing.message().find("four"), std::string::npos);
@@ -104,7 +107,7 @@ TEST_F(S3Credentials, OfAWebIdentity) {
   const Result<Keys> keys = Chain().Get();
   ASSERT_TRUE(keys.ok()) << keys.status().ToString();
   EXPECT_EQ(keys->access_key, "of-role");
-  EXPECT_EQ(keys->token, "token");
+  EXPECT_EQ(keys->token.view(), "token");
   EXPECT_NE(asked.find("WebIdentityToken=proof%2Bof%20me"), std::string::npos);
   EXPECT_NE(asked.find("RoleArn=arn%3Aaws%3Aiam%3A%3A1%3Arole%2Fr"), std::string::npos);
   cloud_.AnswerWith([](const std::string&) { return std::string(); });
@@ -130,6 +133,62 @@ TEST_F(S3Credentials, OfTheMachineAndAnewBeforeTheyEnd) {
   expires = FormatWallTime(WallTimeNs() + int64_t{60} * 1000000000);  // in a minute
   EXPECT_EQ(chain.Get()->access_key, "key-2");
   EXPECT_EQ(chain.Get()->access_key, "key-3");
+}
+
+// All that a core file of this process would have is searched. The environment of a real process has a copy of its own.
+TEST_F(S3Credentials, KeysLieInNoMemoryThatACoreFileHas) {
+  constexpr size_t kLetters = 64;
+  const auto fill = [](char* letters) {
+    Random random(77);
+    for (size_t i = 0; i < kLetters; ++i) letters[i] = static_cast<char>('a' + random.Below(26));
+  };
+  const os::SecretBytes known(kLetters);
+  fill(reinterpret_cast<char*>(known.bytes().data()));
+  std::string plain(kLetters, ' ');
+  fill(plain.data());
+  EXPECT_TRUE(os::testing::IsInDumpedMemory(known.bytes())) << "a plain string is found";
+  os::Wipe(&plain);
+  ASSERT_FALSE(os::testing::IsInDumpedMemory(known.bytes()));
+  int asked = 0;
+  const Environment environment = [&](const char* name) -> std::optional<std::string> {
+    if (std::string_view(name) == "AWS_ACCESS_KEY_ID") return "key";
+    if (std::string_view(name) != "AWS_SECRET_ACCESS_KEY") return std::nullopt;
+    ++asked;
+    std::string text(kLetters, ' ');
+    fill(text.data());
+    return text;
+  };
+  bool is_signed = false;
+  cloud_.AnswerWith([&](const std::string& request) {
+    is_signed = request.find("AWS4-HMAC-SHA256 Credential=key/") != std::string::npos;
+    return "a record";
+  });
+  const Location location = ParseLocation("s3://bucket?endpoint=" + cloud_.Endpoint(), environment).value();
+  Bucket bucket(location, environment, {});
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(bucket.Do({.method = "GET", .key = "record"}).status.ok());
+  EXPECT_TRUE(is_signed);
+  EXPECT_EQ(asked, 1) << "they are kept";
+  // Of what was freed malloc overwrites the beginning.
+  EXPECT_FALSE(os::testing::IsInDumpedMemory(known.bytes().last(kLetters / 2)));
+}
+
+TEST_F(S3Credentials, KeysOfFilesAreWiped) {
+  constexpr size_t kLetters = 64;
+  const os::SecretBytes known(kLetters);
+  Random random(78);
+  for (std::byte& letter : known.bytes()) letter = static_cast<std::byte>('a' + random.Below(26));
+  {
+    std::string text = "[default]\naws_access_key_id = one\naws_secret_access_key = ";
+    text.reserve(text.size() + kLetters + 1);
+    text.append(known.view());
+    const os::WipedAtTheEnd wiped(&text);
+    Write(".aws/credentials", text);
+  }
+  Credentials chain = Chain();
+  const Result<Keys> keys = chain.Get();
+  ASSERT_TRUE(keys.ok()) << keys.status().ToString();
+  EXPECT_EQ(keys->secret_key.view(), known.view());
+  EXPECT_FALSE(os::testing::IsInDumpedMemory(known.bytes().last(kLetters / 2)));
 }
 
 TEST_F(S3Credentials, WhereNoneAreItIsSaidWhereWasLooked) {

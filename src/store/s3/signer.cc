@@ -1,13 +1,14 @@
 #include "store/s3/signer.h"
 
 #include <fmt/format.h>
-#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
 #include <algorithm>
 #include <array>
 #include <ctime>
+#include <span>
+#include <tuple>
 
 namespace kedge::s3 {
 
@@ -29,13 +30,11 @@ std::string Hex(std::string_view bytes) {
   return text;
 }
 
-Digest Hmac(std::string_view key, std::string_view text) {
-  Digest digest;
+void Hmac(std::string_view key, std::string_view text, std::span<std::byte> digest) {
   unsigned int bytes = 0;
-  KEDGE_CHECK(HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), Raw(text), text.size(), digest.data(), &bytes) !=
-              nullptr);
+  KEDGE_CHECK(HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), Raw(text), text.size(),
+                   reinterpret_cast<unsigned char*>(digest.data()), &bytes) != nullptr);
   KEDGE_CHECK(bytes == digest.size());
-  return digest;
 }
 
 // Blanks at the ends go, and runs of them inside become one.
@@ -72,17 +71,30 @@ Canonical CanonicalOf(const ToSign& request) {
   return canonical;
 }
 
-// The key of a day, a region and a service; what it is made of on the way is wiped.
-Digest SigningKey(const Keys& keys, std::string_view day, const Scope& scope) {
-  std::string secret = "AWS4" + keys.secret_key;
-  Digest key = Hmac(secret, day);
-  OPENSSL_cleanse(secret.data(), secret.size());
-  for (const std::string_view part :
-       {std::string_view(scope.region), std::string_view(scope.service), std::string_view("aws4_request")}) {
-    key = Hmac(View(key), part);
+// The key of a day, a region and a service. It and what it is made of lie where no core file has them.
+class SigningKey {
+ public:
+  SigningKey(const Keys& keys, std::string_view day, const Scope& scope)
+      : place_(kPrefix.size() + keys.secret_key.view().size() + 2 * kBytes) {
+    const std::span<std::byte> made_of = place_.bytes().subspan(2 * kBytes);
+    std::ranges::copy(AsBytes(kPrefix), made_of.begin());
+    os::CopySecret(keys.secret_key.view(), made_of.subspan(kPrefix.size()));
+    Hmac(AsText(made_of), day, Half(0));
+    Hmac(view(), scope.region, Half(1));
+    Hmac(AsText(Half(1)), scope.service, Half(0));
+    Hmac(view(), "aws4_request", Half(1));
+    std::ranges::copy(Half(1), Half(0).begin());
   }
-  return key;
-}
+  std::string_view view() const { return AsText(Half(0)); }
+
+ private:
+  static constexpr std::string_view kPrefix = "AWS4";
+  static constexpr size_t kBytes = std::tuple_size_v<Digest>;
+
+  std::span<std::byte> Half(size_t number) const { return place_.bytes().subspan(number * kBytes, kBytes); }
+
+  const os::SecretBytes place_;
+};
 
 }  // namespace
 
@@ -115,9 +127,8 @@ std::string Authorization(const ToSign& request, const Keys& keys, const Scope& 
   const std::string where = fmt::format("{}/{}/{}/aws4_request", day, scope.region, scope.service);
   const Canonical canonical = CanonicalOf(request);
   const std::string text = fmt::format("AWS4-HMAC-SHA256\n{}\n{}\n{}", date, where, Sha256Hex(AsBytes(canonical.text)));
-  Digest key = SigningKey(keys, day, scope);
-  const Digest signature = Hmac(View(key), text);
-  OPENSSL_cleanse(key.data(), key.size());
+  Digest signature;
+  Hmac(SigningKey(keys, day, scope).view(), text, std::as_writable_bytes(std::span(signature)));
   return fmt::format("AWS4-HMAC-SHA256 Credential={}/{},SignedHeaders={},Signature={}", keys.access_key, where,
                      canonical.signed_headers, Hex(View(signature)));
 }

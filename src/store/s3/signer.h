@@ -7,14 +7,15 @@
 #include <string_view>
 
 #include "format/wire.h"
+#include "os/memory/secret_text.h"
 #include "store/s3/url.h"
 
 namespace kedge::s3 {
 
 struct Keys {
   std::string access_key;
-  std::string secret_key;
-  std::string token;  // of a session; empty: none
+  os::SecretText secret_key;
+  os::SecretText token;  // of a session; empty: none
 };
 
 // What the store takes for a body that carries a checksum of its own over an encrypted connection.

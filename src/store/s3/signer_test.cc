@@ -21,7 +21,7 @@ struct SuiteCase {
 };
 
 TEST(S3Signer, VectorsOfTheTestSuite) {
-  const Keys keys{"AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", ""};
+  const Keys keys{"AKIDEXAMPLE", os::SecretText("wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"), {}};
   const Scope scope{"us-east-1", "service", 1440938160};
   const SuiteCase cases[] = {
       {"get-vanilla", "GET", "/", {}, {}, "5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31"},
@@ -64,7 +64,7 @@ class S3Examples : public ::testing::Test {
     request.headers.emplace_back("x-amz-content-sha256", payload);
     return SignatureOf(request, keys_, scope_);
   }
-  const Keys keys_{"AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", ""};
+  const Keys keys_{"AKIAIOSFODNN7EXAMPLE", os::SecretText("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"), {}};
   const Scope scope_{"us-east-1", "s3", 1369353600};
   const std::string empty_ = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 };
