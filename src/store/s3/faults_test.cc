@@ -4,6 +4,7 @@
 // request and each fault.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
@@ -227,6 +228,33 @@ TEST_F(S3Faults, AnUploadThatFailsForGoodLeavesNothing) {
   EXPECT_EQ(store->OpenObject("object").status().code(), Code::kNotFound);
   EXPECT_TRUE(store->ListTemporaries("", kWriter)->empty());
   EXPECT_EQ(UploadsLeft(prefix), 0u);
+}
+
+// It is asked for as long as any request; then the object is given up, and a new one may be written.
+TEST_F(S3Faults, ACompletionThatAlwaysMeetsAnotherRequestGivesTheObjectUp) {
+  const auto is_completion = [](const std::string& line) {
+    return line.starts_with("POST ") && line.find("uploadId=") != std::string::npos;
+  };
+  proxy_.Use([&](size_t, const std::string& line) { return is_completion(line) ? Fault::kConflict409 : Fault::kNone; });
+  impatient_.patience = std::chrono::seconds(1);
+  const std::string prefix = NewPrefix();
+  const auto store = StoreAt(prefix);
+  const auto write = [&] {
+    const auto writer = store->CreateObject("object", kWriter, kObjectBytes);
+    if (!writer.ok()) return writer.status();
+    KEDGE_RETURN_IF_ERROR((*writer)->WriteAt(0, Content()));
+    return (*writer)->Commit();
+  };
+  const Status given_up = write();
+  EXPECT_EQ(given_up.code(), Code::kUnavailable) << given_up.ToString();
+  EXPECT_NE(given_up.message().find("409"), std::string::npos) << given_up.ToString();
+  EXPECT_GT(std::ranges::count_if(proxy_.Requests(), is_completion), 1);
+  EXPECT_EQ(UploadsLeft(prefix), 0u);
+  EXPECT_EQ(store->OpenObject("object").status().code(), Code::kNotFound);
+  proxy_.Use(nullptr);
+  const Status again = write();
+  EXPECT_TRUE(again.ok()) << again.ToString();
+  EXPECT_EQ((*store->OpenObject("object"))->size_bytes(), kObjectBytes);
 }
 
 // A server of old that knows nothing of If-None-Match: the second write to the probe succeeds.
