@@ -32,6 +32,9 @@ using testing::Server;
 
 constexpr uint64_t kScriptBytes = kPartBytesMin + 1000;  // two parts
 constexpr size_t kSlowScriptsAtATime = 6;
+// Of an answer that nobody is to wait for, and of who does not.
+constexpr std::chrono::seconds kStall{100};
+constexpr std::chrono::seconds kNoStall{50};
 
 class S3Faults : public testing::FaultFixture {};
 
@@ -114,6 +117,7 @@ class S3FaultAtEachRequest : public S3Faults, public ::testing::WithParamInterfa
     std::string request;
     const std::string prefix = NewPrefix();
     FaultProxy proxy(Server().port());
+    proxy.StallFor(kStall);
     std::atomic<bool> is_spoilt{false};
     proxy.Use([&](size_t number, const std::string& line) {
       if (number != spoilt) return Fault::kNone;
@@ -122,7 +126,9 @@ class S3FaultAtEachRequest : public S3Faults, public ::testing::WithParamInterfa
       return is_spoilt ? GetParam() : Fault::kNone;
     });
     const std::unique_ptr<Store> store = StoreThrough(proxy, prefix);
+    const int64_t begin_ns = SystemClock().NowNs();
     const Status status = script(*store);
+    EXPECT_LT(Duration(SystemClock().NowNs() - begin_ns), kNoStall) << "request " << spoilt << ", " << request;
     EXPECT_TRUE(is_spoilt) << "request " << spoilt << " was not made";
     EXPECT_TRUE(status.ok()) << "request " << spoilt << ", " << request << ": " << status.ToString();
     // The answer to a new upload was lost: nobody knows of it but the store, and gc.
@@ -159,10 +165,13 @@ INSTANTIATE_TEST_SUITE_P(Faults, S3FaultAtEachRequest,
 INSTANTIATE_TEST_SUITE_P(Faults, S3FaultAtEachCompletion, ::testing::Values(Fault::kErrorIn200), NameOf);
 
 TEST_F(S3Faults, AServerThatDoesNotAnswerIsAskedAgain) {
+  proxy_.StallFor(kStall);
   proxy_.Use([](size_t number, const std::string&) { return number == 1 ? Fault::kStalled : Fault::kNone; });
+  const int64_t begin_ns = SystemClock().NowNs();
   const auto store = StoreAt(NewPrefix());
   const Status put = store->PutIfAbsent("record", AsBytes("x"), kWriter, Folders::kCreate);
   EXPECT_TRUE(put.ok()) << put.ToString();
+  EXPECT_LT(Duration(SystemClock().NowNs() - begin_ns), kNoStall);
   EXPECT_EQ(AsText(store->Get("record", 10).value()), "x");
 }
 

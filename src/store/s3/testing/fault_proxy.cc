@@ -18,7 +18,6 @@ namespace kedge::s3::testing {
 
 namespace {
 
-constexpr std::chrono::milliseconds kStall{2500};
 // For longer than the tests' stores bear silence.
 constexpr std::chrono::milliseconds kTricklePause{125};
 constexpr size_t kTrickles = 16;
@@ -248,7 +247,7 @@ void FaultProxy::Serve(int connection) {
     if (!answer || fault == Fault::kCutAfter) break;
     if (fault == Fault::kError500After) answer = Answer("500 Internal Server Error", "InternalError");
     if (fault == Fault::kStalled) {
-      const auto end = std::chrono::steady_clock::now() + kStall;
+      const auto end = std::chrono::steady_clock::now() + stall_.load();
       while (!stops_ && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
     const size_t head = answer->find("\r\n\r\n") + 4;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -56,6 +57,8 @@ class FaultProxy {
   // What the server is asked beside what the client asks: "max-keys=2", or nothing. For servers that look at no signatures.
   using More = std::function<std::string(const std::string& request)>;
   void AskFor(More more);
+  // How late an answer is that stalls.
+  void StallFor(std::chrono::milliseconds stall) { stall_ = stall; }
   // Since Use.
   std::vector<std::string> Requests() const;
 
@@ -70,6 +73,7 @@ class FaultProxy {
   uint16_t port_ = 0;
   int listener_ = -1;
   std::atomic<bool> stops_{false};
+  std::atomic<std::chrono::milliseconds> stall_{std::chrono::milliseconds(2500)};
   std::thread thread_;
   mutable std::mutex mutex_;
   // Guarded by mutex_:
