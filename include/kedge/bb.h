@@ -31,7 +31,7 @@ typedef struct kedge_bb_file kedge_bb_file;
 
 typedef struct kedge_bb_options {
   size_t struct_size;
-  const char* folder;      /* where servers say where they are; NULL: configuration (buffer.folder) */
+  const char* folder;      /* where servers say where they are; NULL: configuration (buffer.folder), or the store */
   const char* owner;       /* in whose name; NULL: configuration (buffer.owner) */
   const char* secret;      /* the file with the owner's secret, of mode 0600; NULL: configuration (buffer.secret) */
   const char* config_file; /* TOML; NULL: the usual places (docs/reference.md) */

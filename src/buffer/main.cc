@@ -21,13 +21,16 @@ namespace kedge::buffer {
 namespace {
 
 constexpr char kUsage[] =
-    R"(usage: kedge-buffer --name NAME --path FOLDER --folder FOLDER --owner NAME:SECRET[:QUOTA]... [OPTION]...
+    R"(usage: kedge-buffer --name NAME --path FOLDER (--folder FOLDER | --store STORE)
+                    --owner NAME:SECRET[:QUOTA]... [OPTION]...
 
 Serves files on this node's fast storage to programs on other nodes: a burst buffer.
 
   --name NAME          by which clients find it
   --path FOLDER        where the files are kept; of this user alone, made when it is not there
   --folder FOLDER      a folder that clients see, too: the server says in NAME.buffer where it is
+  --store STORE        a store in a folder that clients have, too: the server says in STORE/buffers where it is, and clients
+                       without buffer.folder look there; may be given several times, with and without --folder
   --owner NAME:SECRET[:QUOTA]
                        one who may have files here, the file with the secret (64 hexadecimal digits, mode 0600; made when
                        it is not there), and how many bytes its files may take, for example alice:/etc/kedge/alice:2TiB
@@ -82,6 +85,9 @@ Status ParseOption(const std::string& word, const std::string& value, ServerOpti
     options->path = os::AbsolutePath(value);
   } else if (word == "--folder") {
     options->folder = os::AbsolutePath(value);
+  } else if (word == "--store") {
+    if (value.find("://") != std::string::npos) return Status(Code::kInvalidArgument, "--store needs a store in a folder");
+    options->stores.push_back(os::AbsolutePath(value));
   } else if (word == "--owner") {
     KEDGE_ASSIGN_OR_RETURN(OwnerOptions owner, ParseOwner(value));
     options->owners.push_back(std::move(owner));
@@ -151,8 +157,9 @@ int Main(const std::vector<std::string>& words) {
     if (!parsed.ok()) return Fail(parsed.message());
     ++i;
   }
-  if (options.name.empty() || options.path.empty() || options.folder.empty() || options.owners.empty())
-    return Fail("--name, --path, --folder and --owner are needed; see --help");
+  if (options.name.empty() || options.path.empty() || options.owners.empty() ||
+      (options.folder.empty() && options.stores.empty()))
+    return Fail("--name, --path, --folder or --store, and --owner are needed; see --help");
   return Serve(std::move(options));
 }
 

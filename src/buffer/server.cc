@@ -9,6 +9,7 @@
 #include "base/crc32c.h"
 #include "base/log.h"
 #include "buffer/pull.h"
+#include "buffer/where.h"
 #include "os/files/files.h"
 #include "os/process/kill_point.h"
 
@@ -110,9 +111,7 @@ Status BufferServer::OpenNetwork() {
   }
   const std::string address = core_.network->address().ToText();
   KEDGE_RETURN_IF_ERROR(os::WriteFileDurably(core_.fs, core_.options.path + "/address", address, "buffer"));
-  const Json where = {{"name", core_.options.name}, {"address", address}};
-  return os::WriteFileDurably(os::SystemFileSystem(), os::JoinPath(core_.options.folder, core_.options.name + ".buffer"),
-                              where.dump(), "buffer", 0644);
+  return SayWhereItIs(core_.options, address);
 }
 
 template <typename Request, typename Handle>

@@ -35,13 +35,15 @@ struct DrainPlace {
 struct ServerOptions {
   std::string name;             // by which clients find it
   std::string path;             // of its files; this process's alone
-  std::string folder;           // where it says where it is
+  std::string folder;           // where it says where it is; empty: in `stores` alone
   uint64_t capacity_bytes = 0;  // 0: what the disk has
   uint64_t memory_bytes = uint64_t{256} << 20;
   uint32_t writers = 8;
   std::vector<OwnerOptions> owners;
   std::string provider = "tcp";
   std::string interface_address;
+  // In these, too: stores in folders, which clients have in common with it (burst/settings.h, kFolderInStore).
+  std::vector<std::string> stores = {};
   std::vector<DrainPlace> drains;
   uint32_t drain_threads = 2;                      // stores that are drained at a time
   Duration drain_retry = std::chrono::seconds(1);  // after what failed

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "net/secret_file.h"
+#include "os/files/files.h"
 #include "os/testing/temporary_folder.h"
 #include "session/config_keys.h"
 #include "store/buffer/location.h"
@@ -46,6 +47,34 @@ TEST(BufferSettings, NameTheKeyThatIsMissing) {
   EXPECT_EQ(options->owner, "alice");
   EXPECT_EQ(options->folder, root.path());
   EXPECT_EQ(options->provider, "tcp");
+}
+
+// buffer.folder goes before the store, and of a store on a buffer the one behind it before that of store.path.
+TEST(BufferSettings, AStoreInAFolderSaysWhereServersAre) {
+  const os::testing::TemporaryFolder root;
+  ASSERT_TRUE(net::ReadOrMakeSecret(root / "secret").ok());
+  ConfigSources sources;
+  sources.search_files = false;
+  sources.overrides = {{"buffer.owner", "alice"}, {"buffer.secret", root / "secret"}, {"store.path", root / "store"}};
+  const auto load = [&] { return Config::Load(KedgeConfigRegistry(), sources).value(); };
+  const auto of_files = [&] { return ReadClientOptions(load(), "fast"); };
+  const auto of_store = [&](const std::string& text) {
+    const Config config = load();
+    return ParseStoreLocation(text, &config);
+  };
+  const std::string behind = "bb://fast/ckpt?drain=" + (root / "behind");
+  EXPECT_EQ(of_files().status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(of_store("bb://fast/ckpt").status().code(), Code::kInvalidArgument);
+  for (const char* store : {"/store/buffers", "/behind/buffers"})
+    ASSERT_TRUE(os::MakeFolders(os::SystemFileSystem(), root.path() + store).ok());
+  EXPECT_EQ(of_files()->folder, root / "store/buffers");
+  EXPECT_EQ(of_store("bb://fast/ckpt")->folder, root / "store/buffers");
+  EXPECT_EQ(of_store(behind)->folder, root / "behind/buffers");
+  EXPECT_EQ(of_store(behind + "&folder=/elsewhere")->folder, "/elsewhere");
+  EXPECT_EQ(of_store("bb://fast/ckpt?drain=s3://bucket/prefix").status().code(), Code::kInvalidArgument);
+  sources.overrides.emplace_back("buffer.folder", "/shared/buffers");
+  EXPECT_EQ(of_files()->folder, "/shared/buffers");
+  EXPECT_EQ(of_store(behind)->folder, "/shared/buffers");
 }
 
 TEST(BufferStoreLocation, SaysAllThatAnotherProcessNeeds) {

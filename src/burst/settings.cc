@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "net/secret_file.h"
+#include "os/files/file_system.h"
 #include "os/files/files.h"
 
 namespace kedge::buffer {
@@ -16,15 +17,25 @@ Result<FileName> ParseFileName(std::string_view text, bool whole_server) {
   return name;
 }
 
+std::string FolderOfServers(const Config& config, const std::string& store) {
+  const std::string& folder = config.GetString("buffer.folder");
+  if (!folder.empty()) return os::AbsolutePath(folder);
+  if (store.empty() || store.find("://") != std::string::npos) return {};
+  std::string in_store = os::JoinPath(os::AbsolutePath(store), kFolderInStore);
+  return os::SystemFileSystem().Stat(in_store).ok() ? in_store : std::string();
+}
+
 Result<ClientOptions> ReadClientOptions(const Config& config, const std::string& server) {
-  for (const char* key : {"buffer.folder", "buffer.owner", "buffer.secret"}) {
-    if (config.GetString(key).empty())
-      return Status(Code::kInvalidArgument,
-                    fmt::format("{} is not set: give it in the configuration, or as {}", key, ConfigRegistry::VariableOf(key)));
-  }
   ClientOptions options;
   options.server = server;
-  options.folder = os::AbsolutePath(config.GetString("buffer.folder"));
+  options.folder = FolderOfServers(config, config.GetString("store.path"));
+  for (const char* key : {"buffer.folder", "buffer.owner", "buffer.secret"}) {
+    const bool is_folder = key == std::string_view("buffer.folder");
+    if (!(is_folder ? options.folder : config.GetString(key)).empty()) continue;
+    return Status(Code::kInvalidArgument,
+                  fmt::format("{} is not set: give it in the configuration, or as {}{}", key, ConfigRegistry::VariableOf(key),
+                              is_folder ? ", or let the server begin with --store, and name that store in store.path" : ""));
+  }
   options.owner = config.GetString("buffer.owner");
   options.provider = config.GetString("net.provider");
   options.interface_address = config.GetString("net.interface");

@@ -22,7 +22,14 @@ inline bool IsFileName(std::string_view text) {
 // kInvalidArgument: it names no server, or, unless `whole_server` may be meant, no file.
 Result<FileName> ParseFileName(std::string_view text, bool whole_server);
 
-// Reads the owner's secret. kInvalidArgument names the key that is missing; errors of ReadSecret.
+// A store in a folder has such a folder when a server has said there where it is (kedge-buffer --store).
+inline constexpr char kFolderInStore[] = "buffers";
+// Where servers say where they are: buffer.folder; where that is not set, kFolderInStore of the store at `store`, if it is there.
+// Empty: nothing says it.
+std::string FolderOfServers(const Config& config, const std::string& store);
+
+// The store is that of store.path. Reads the owner's secret. kInvalidArgument names the key that is missing; errors of
+// ReadSecret.
 Result<ClientOptions> ReadClientOptions(const Config& config, const std::string& server);
 
 }  // namespace kedge::buffer

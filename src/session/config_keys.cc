@@ -252,7 +252,8 @@ void AddJobKeys(ConfigRegistry& registry) {
   registry.Add(block);
   registry.Add({"checkpoint.skip_queued", kBool, "false", kJob,
                 "a version that still waits for its flush is left out when a newer one is captured"});
-  registry.Add({"buffer.folder", kString, "", kJob, "where burst buffers say where they are (kedge-buffer --folder)"});
+  registry.Add({"buffer.folder", kString, "", kJob,
+                "where burst buffers say where they are (kedge-buffer --folder); empty: in the store (kedge-buffer --store)"});
   registry.Add({"buffer.owner", kString, "", kJob, "in whose name files of burst buffers are read and written"});
   registry.Add({"buffer.secret", kString, "", kJob, "the file with that owner's secret, of mode 0600"});
   registry.Add({"files.publish", kBool, "true", kJob, "routed files also stand at their original paths once in the store"});

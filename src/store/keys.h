@@ -1,6 +1,7 @@
 // Where things lie in a store (docs/format.md): keys from identities, and back.
 //
 //   kedge-store
+//   buffers/SERVER.buffer (burst/settings.h, kFolderInStore): no key of ours
 //   jobs/JOB/job
 //   jobs/JOB/attempts/ATTEMPT, ATTEMPT.ended, ATTEMPT.draining
 //   jobs/JOB/names/NAME/name, reached, restored-ATTEMPT-TAKE, withdrawn-VERSION-ATTEMPT-TAKE

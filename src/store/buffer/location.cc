@@ -51,7 +51,6 @@ Result<StoreLocation> ParseStoreLocation(std::string_view text, const Config* co
   if (!ValidateKey(location.prefix).ok())
     return RefusedLocation(text, "its prefix has an empty component, or \".\" or \"..\", or a long one");
   if (config != nullptr) {
-    location.folder = config->GetString("buffer.folder");
     location.owner = config->GetString("buffer.owner");
     location.secret = config->GetString("buffer.secret");
     location.provider = config->GetString("net.provider");
@@ -65,6 +64,8 @@ Result<StoreLocation> ParseStoreLocation(std::string_view text, const Config* co
     KEDGE_RETURN_IF_ERROR(SetStoreOption(option.substr(0, equals), value, text, &location));
     at = end + 1;
   }
+  if (config != nullptr && location.folder.empty())
+    location.folder = FolderOfServers(*config, location.drain.empty() ? config->GetString("store.path") : location.drain);
   for (const auto& [value, what] : {std::pair(&location.folder, "folder"), std::pair(&location.owner, "owner"),
                                     std::pair(&location.secret, "secret"), std::pair(&location.provider, "provider")}) {
     if (!value->empty()) continue;
