@@ -6,7 +6,7 @@ import json
 import os
 import socket
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,12 +36,18 @@ class Buffer:
         return command
 
     @contextmanager
-    def server(self, *options: str, kill_point: str = "") -> Iterator[subprocess.Popen[str]]:
+    def server(
+        self, *options: str, kill_point: str = "", quota: str = "", before: Callable[[], None] | None = None
+    ) -> Iterator[subprocess.Popen[str]]:
+        """``quota`` is alice's; ``before`` runs in the server's process, before the program."""
         where = self.root / f"{self.name}.buffer"
         where.unlink(missing_ok=True)
         environment = os.environ | ({"KEDGE_TEST_KILL_POINT": kill_point} if kill_point else {})
+        command = [*self.command(), "--interface", "127.0.0.1", *options]
+        if quota:
+            command[command.index("--owner") + 1] = f"alice:{self.root / 'alice'}:{quota}"
         process = subprocess.Popen(
-            [*self.command(), "--interface", "127.0.0.1", *options], env=environment, text=True, stderr=subprocess.PIPE
+            command, env=environment, text=True, stderr=subprocess.PIPE, preexec_fn=before, restore_signals=before is None
         )
         try:
             until(where.exists)

@@ -7,7 +7,8 @@
 !   call kedge_bb_disconnect(buffer)
 !
 ! Each procedure is the function of the same name in bb.h, whose comments say what it promises. `stat` is kedge_ok (0) or a
-! kedge_error_... code; kedge_bb_error_message() is the sentence that belongs to the last one.
+! kedge_error_... code; kedge_bb_error_message() is the sentence that belongs to the last one,
+! kedge_bb_error_errno() its errno.
 module kedge_bb
   use, intrinsic :: iso_c_binding, only: c_char, c_f_pointer, c_funloc, c_funptr, c_int, c_int64_t, c_loc, &
        c_null_char, c_null_ptr, c_ptr, c_size_t, c_sizeof
@@ -16,7 +17,7 @@ module kedge_bb
   public :: kedge_bb_buffer, kedge_bb_file, kedge_bb_entry, kedge_bb_room, kedge_bb_reading, kedge_bb_writing
   public :: kedge_bb_connect, kedge_bb_disconnect, kedge_bb_open, kedge_bb_write, kedge_bb_read, kedge_bb_seek, kedge_bb_tell, &
        kedge_bb_close, kedge_bb_discard, kedge_bb_remove, kedge_bb_rename, kedge_bb_list, kedge_bb_get_room, &
-       kedge_bb_error_message
+       kedge_bb_error_message, kedge_bb_error_errno
 
   integer, parameter :: kedge_bb_reading = 1, kedge_bb_writing = 2
 
@@ -136,6 +137,9 @@ module kedge_bb
     type(c_ptr) function c_message() bind(C, name='kedge_bb_error_message')
       import :: c_ptr
     end function c_message
+    integer(c_int) function c_errno() bind(C, name='kedge_bb_error_errno')
+      import :: c_int
+    end function c_errno
     integer(c_size_t) function c_strlen(text) bind(C, name='strlen')
       import :: c_ptr, c_size_t
       type(c_ptr), value :: text
@@ -270,6 +274,11 @@ contains
     character(len=:), allocatable :: message
     message = text_at(c_message())
   end function kedge_bb_error_message
+
+  function kedge_bb_error_errno() result(number)
+    integer :: number
+    number = c_errno()
+  end function kedge_bb_error_errno
 
   ! A C string.
   function text_at(address) result(text)

@@ -61,7 +61,9 @@ static int fail(const char* path, int code) {
                                 [KEDGE_ERROR_TIMEOUT] = ETIMEDOUT,
                                 [KEDGE_ERROR_BUSY] = EBUSY,
                                 [KEDGE_ERROR_LOST] = 0};
-  const int number = code > 0 && (size_t)code < sizeof numbers / sizeof *numbers ? numbers[code] : 0;
+  const int of_code = code > 0 && (size_t)code < sizeof numbers / sizeof *numbers ? numbers[code] : 0;
+  const int number =
+      kedge_bb_error_errno() != 0 ? kedge_bb_error_errno() : of_code; /* of the server's disk, where it knows one */
   if (number != ENOENT) say(path, kedge_bb_error_message());
   errno = number != 0 ? number : EIO;
   return -1;

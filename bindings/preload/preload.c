@@ -110,26 +110,62 @@ SHOWN ssize_t pwrite(int descriptor, const void* data, size_t bytes, off_t at) {
 SHOWN ssize_t pwrite64(int descriptor, const void* data, size_t bytes, off64_t at) {
   return pwrite(descriptor, data, bytes, at);
 }
-SHOWN ssize_t readv(int descriptor, const struct iovec* parts, int count) {
-  if (!bb_is_open(descriptor)) return BB_REAL(readv)(descriptor, parts, count);
+/* `at` < 0: where the file is. */
+static ssize_t read_parts(int descriptor, const struct iovec* parts, int count, off_t at) {
   ssize_t done = 0;
   for (int i = 0; i < count; ++i) {
-    const ssize_t part = bb_read(descriptor, parts[i].iov_base, parts[i].iov_len, -1);
+    const ssize_t part = bb_read(descriptor, parts[i].iov_base, parts[i].iov_len, at < 0 ? -1 : at + done);
     if (part < 0) return done > 0 ? done : -1;
     done += part;
     if ((size_t)part < parts[i].iov_len) break;
   }
   return done;
 }
-SHOWN ssize_t writev(int descriptor, const struct iovec* parts, int count) {
-  if (!bb_is_open(descriptor)) return BB_REAL(writev)(descriptor, parts, count);
+static ssize_t write_parts(int descriptor, const struct iovec* parts, int count, off_t at) {
   ssize_t done = 0;
   for (int i = 0; i < count; ++i) {
-    const ssize_t part = bb_write(descriptor, parts[i].iov_base, parts[i].iov_len, -1);
+    const ssize_t part = bb_write(descriptor, parts[i].iov_base, parts[i].iov_len, at < 0 ? -1 : at + done);
     if (part < 0) return done > 0 ? done : -1;
     done += part;
   }
   return done;
+}
+SHOWN ssize_t readv(int descriptor, const struct iovec* parts, int count) {
+  return bb_is_open(descriptor) ? read_parts(descriptor, parts, count, -1) : BB_REAL(readv)(descriptor, parts, count);
+}
+SHOWN ssize_t writev(int descriptor, const struct iovec* parts, int count) {
+  return bb_is_open(descriptor) ? write_parts(descriptor, parts, count, -1) : BB_REAL(writev)(descriptor, parts, count);
+}
+SHOWN ssize_t preadv(int descriptor, const struct iovec* parts, int count, off_t at) {
+  if (!bb_is_open(descriptor)) return BB_REAL(preadv)(descriptor, parts, count, at);
+  return at < 0 ? (errno = EINVAL, -1) : read_parts(descriptor, parts, count, at);
+}
+SHOWN ssize_t preadv64(int descriptor, const struct iovec* parts, int count, off64_t at) {
+  return preadv(descriptor, parts, count, at);
+}
+SHOWN ssize_t pwritev(int descriptor, const struct iovec* parts, int count, off_t at) {
+  if (!bb_is_open(descriptor)) return BB_REAL(pwritev)(descriptor, parts, count, at);
+  return at < 0 ? (errno = EINVAL, -1) : write_parts(descriptor, parts, count, at);
+}
+SHOWN ssize_t pwritev64(int descriptor, const struct iovec* parts, int count, off64_t at) {
+  return pwritev(descriptor, parts, count, at);
+}
+/* At -1: where the file is. */
+SHOWN ssize_t preadv2(int descriptor, const struct iovec* parts, int count, off_t at, int flags) {
+  if (!bb_is_open(descriptor)) return BB_REAL(preadv2)(descriptor, parts, count, at, flags);
+  if (flags != 0) return bb_refuse_open(descriptor, "read with flags");
+  return at == -1 ? readv(descriptor, parts, count) : preadv(descriptor, parts, count, at);
+}
+SHOWN ssize_t preadv64v2(int descriptor, const struct iovec* parts, int count, off64_t at, int flags) {
+  return preadv2(descriptor, parts, count, at, flags);
+}
+SHOWN ssize_t pwritev2(int descriptor, const struct iovec* parts, int count, off_t at, int flags) {
+  if (!bb_is_open(descriptor)) return BB_REAL(pwritev2)(descriptor, parts, count, at, flags);
+  if (flags != 0) return bb_refuse_open(descriptor, "write with flags");
+  return at == -1 ? writev(descriptor, parts, count) : pwritev(descriptor, parts, count, at);
+}
+SHOWN ssize_t pwritev64v2(int descriptor, const struct iovec* parts, int count, off64_t at, int flags) {
+  return pwritev2(descriptor, parts, count, at, flags);
 }
 SHOWN off_t lseek(int descriptor, off_t offset, int whence) {
   return bb_is_open(descriptor) ? bb_seek(descriptor, offset, whence) : BB_REAL(lseek)(descriptor, offset, whence);

@@ -104,6 +104,9 @@ KEDGE_API int kedge_bb_get_room(kedge_bb* buffer, kedge_bb_room* room);
 /* The sentence that belongs to the last error of this thread in this library; "" after none. Valid until the thread's next
  * call. */
 KEDGE_API const char* kedge_bb_error_message(void);
+/* The errno of the same error, as the disk of the server said it, or this machine: ENOSPC, EDQUOT, EIO, EROFS and so on. ENOSPC
+ * and EDQUOT also where the server's capacity or the owner's quota is used up. 0: there was no error, or none of a disk. */
+KEDGE_API int kedge_bb_error_errno(void);
 /* For a library on top of this one: sets this thread's message and returns `status`. */
 KEDGE_API int kedge_bb_report_error(int status, const char* message);
 

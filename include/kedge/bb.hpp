@@ -5,7 +5,8 @@
 //   auto file = buffer->Create("run7/result");
 //   if (!file || !file->Write(kedge::Span<const double>(values)) || !file->Close(true)) ...
 //
-// Nothing throws but what a call-back of yours throws. What a call promises is said in bb.h.
+// kedge_bb_error_errno() is the errno of this thread's last error. Nothing throws but what a call-back of yours throws. What a
+// call promises is said in bb.h.
 #ifndef KEDGE_BB_HPP
 #define KEDGE_BB_HPP
 

@@ -23,7 +23,7 @@ namespace kedge::python {
 namespace {
 
 void CheckBb(int status) {
-  if (status != KEDGE_OK) RaiseError(status, std::string(kedge_bb_error_message()).c_str());
+  if (status != KEDGE_OK) RaiseError(status, std::string(kedge_bb_error_message()).c_str(), kedge_bb_error_errno());
 }
 
 class BbFile {

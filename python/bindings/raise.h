@@ -5,10 +5,10 @@
 
 namespace kedge::python {
 
-// Raises the exception of kedge/errors.py that belongs to a kedge_status.
-[[noreturn]] inline void RaiseError(int status, const char* message) {
+// Raises the exception of kedge/errors.py that belongs to a kedge_status. `number` is its errno, where there is one.
+[[noreturn]] inline void RaiseError(int status, const char* message, int number = 0) {
   namespace nb = nanobind;
-  const nb::object error = nb::module_::import_("kedge.errors").attr("from_status")(status, message);
+  const nb::object error = nb::module_::import_("kedge.errors").attr("from_status")(status, message, number);
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
   throw nb::python_error();
 }

@@ -24,9 +24,13 @@ __all__ = [
 class Error(Exception):
     """A failed call. ``str()`` names what was expected, what was found and what to do; ``status`` is the C API's code."""
 
-    def __init__(self, message: str, status: int = 0) -> None:
+    errno: int | None = None  #: of the disk or machine where it happened, where that is known
+
+    def __init__(self, message: str, status: int = 0, errno: int = 0) -> None:
         super().__init__(message)
         self.status = status
+        if errno:
+            self.errno = errno
 
 
 class InvalidArgumentError(Error, ValueError):
@@ -99,6 +103,6 @@ _CLASSES: dict[int, type[Error]] = {
 }
 
 
-def from_status(status: int, message: str) -> Error:
+def from_status(status: int, message: str, errno: int = 0) -> Error:
     """The exception for a status code of the C API (``kedge_status``)."""
-    return _CLASSES.get(status, Error)(message, status)
+    return _CLASSES.get(status, Error)(message, status, errno)

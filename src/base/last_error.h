@@ -9,10 +9,12 @@
 
 namespace kedge {
 
-// Remembers the message and returns the code. Ok clears it.
+// Remembers message and errno, and returns the code. Ok clears it.
 int Report(const Status& status) noexcept;
 // The same of a code (0: Ok) and a message, which may be null.
 int Report(int code, const char* message) noexcept;
+// The errno of the same error; 0: it has none.
+int LastErrorNumber() noexcept;
 // Of this thread; "" after none. Valid until its next Report.
 const char* LastErrorMessage() noexcept;
 

@@ -229,8 +229,10 @@ TEST_F(BufferTest, AFailingDiskIsToldAndLeavesNothing) {
     Call call;
     int errno_value;
     Code code;
-  } faults[] = {{Call::kPwrite, ENOSPC, Code::kNoSpace}, {Call::kPwrite, EIO, Code::kIo}, {Call::kFsync, EIO, Code::kIo},
-                {Call::kClose, EIO, Code::kIo},          {Call::kRename, EIO, Code::kIo}, {Call::kOpen, ENOSPC, Code::kNoSpace}};
+  } faults[] = {{Call::kPwrite, EDQUOT, Code::kNoSpace}, {Call::kOpen, EROFS, Code::kPermission},
+                {Call::kPwrite, ENOSPC, Code::kNoSpace}, {Call::kPwrite, EIO, Code::kIo},
+                {Call::kFsync, EIO, Code::kIo},          {Call::kClose, EIO, Code::kIo},
+                {Call::kRename, EIO, Code::kIo},         {Call::kOpen, ENOSPC, Code::kNoSpace}};
   for (const auto& fault : faults) {
     os::testing::FaultRule rule;
     rule.calls = os::testing::CallsOf(fault.call);
@@ -242,6 +244,7 @@ TEST_F(BufferTest, AFailingDiskIsToldAndLeavesNothing) {
     if (status.ok()) status = (*upload)->Write(Pattern(3 * kBlockBytes));
     if (status.ok()) status = (*upload)->Close(true);
     EXPECT_EQ(status.code(), fault.code) << status.ToString();
+    EXPECT_EQ(status.errno_value(), fault.errno_value) << status.ToString();
     plan_.Clear();
     if (upload.ok()) upload->reset();
     EXPECT_TRUE(NothingIsBeingWritten()) << os::testing::CallName(fault.call);
@@ -252,7 +255,9 @@ TEST_F(BufferTest, AFailingDiskIsToldAndLeavesNothing) {
   rule.skip = 2;  // the table's
   rule.errno_value = EIO;
   plan_.Add(rule);
-  EXPECT_EQ(Get(client, "file").status().code(), Code::kIo);
+  const Status failed = Get(client, "file").status();
+  EXPECT_EQ(failed.code(), Code::kIo);
+  EXPECT_EQ(failed.errno_value(), EIO);
 }
 
 TEST_F(BufferTest, WhatIsAppendedGoesInTheBackground) {

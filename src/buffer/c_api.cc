@@ -208,6 +208,10 @@ const char* kedge_bb_error_message(void) {
   return kedge::LastErrorMessage();
 }
 
+int kedge_bb_error_errno(void) {
+  return kedge::LastErrorNumber();
+}
+
 int kedge_bb_report_error(int status, const char* message) {
   return kedge::Report(status, message);
 }

@@ -230,7 +230,7 @@ Result<uint64_t> OwnerFolder::Publish(const std::string& name, os::File& file, c
 Result<std::unique_ptr<os::File>> OwnerFolder::OpenVisible(const std::string& path) const {
   auto file = fs_.Open(Visible(path), os::OpenFlags::kRead);
   if (!file.ok() && file.status().code() == Code::kNotFound)
-    return Status(Code::kNotFound, fmt::format("the burst buffer has no file {}", path));
+    return Status(Code::kNotFound, fmt::format("the burst buffer has no file {}", path), ENOENT);
   return file;
 }
 
@@ -242,7 +242,7 @@ Result<std::unique_ptr<os::File>> OwnerFolder::Open(const std::string& path) con
 Result<uint64_t> OwnerFolder::Remove(const std::string& path) {
   const auto info = fs_.Stat(Visible(path));
   if (!info.ok() && info.status().code() == Code::kNotFound)
-    return Status(Code::kNotFound, fmt::format("the burst buffer has no file {}", path));
+    return Status(Code::kNotFound, fmt::format("the burst buffer has no file {}", path), ENOENT);
   if (!info.ok()) return info.status();
   KEDGE_RETURN_IF_ERROR(fs_.Unlink(Visible(path)));
   return info->size_bytes;

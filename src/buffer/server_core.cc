@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "base/byte_size.h"
 #include "base/random.h"
@@ -48,16 +49,17 @@ ServerCore::ServerCore(ServerOptions server_options, os::EventLoop& event_loop, 
       next_handle_(Id128::Generate().low >> 1) {}
 
 Status ServerCore::Reserve(Owner& owner, uint64_t bytes) {
-  const auto refuse = [&](const std::string& what, uint64_t used, uint64_t limit) {
+  const auto refuse = [&](const std::string& what, uint64_t used, uint64_t limit, int errno_value) {
     return Status(Code::kNoSpace,
                   fmt::format("{} of burst buffer {} is used up: {} of {}, and {} more are asked for; remove files, or have "
                               "its operator raise it",
-                              what, options.name, FormatByteSize(used), FormatByteSize(limit), FormatByteSize(bytes)));
+                              what, options.name, FormatByteSize(used), FormatByteSize(limit), FormatByteSize(bytes)),
+                  errno_value);
   };
   if (owner.options.quota_bytes > 0 && owner.used_bytes + bytes > owner.options.quota_bytes)
-    return refuse("the quota of owner " + owner.options.name, owner.used_bytes, owner.options.quota_bytes);
+    return refuse("the quota of owner " + owner.options.name, owner.used_bytes, owner.options.quota_bytes, EDQUOT);
   if (options.capacity_bytes > 0 && used_bytes + bytes > options.capacity_bytes)
-    return refuse("the capacity", used_bytes, options.capacity_bytes);
+    return refuse("the capacity", used_bytes, options.capacity_bytes, ENOSPC);
   owner.used_bytes += bytes;
   used_bytes += bytes;
   return Status::Ok();

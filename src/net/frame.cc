@@ -10,6 +10,7 @@
 namespace kedge::net {
 namespace {
 
+constexpr uint32_t kErrnoMax = 4095;     // of Linux
 constexpr uint32_t kMagic = 0x54454e4b;  // "KNET"
 
 template <size_t bytes>
@@ -160,6 +161,25 @@ MessageHead DecodeMessageHead(Decoder* in, size_t bytes_max) {
   head.bytes = in->U32();
   in->Require(head.bytes <= bytes_max, "the message is too long");
   return head;
+}
+
+Buffer EncodeErrorBody(const Status& error) {
+  Buffer bytes;
+  {
+    Encoder out(bytes);
+    out.U32(static_cast<uint32_t>(error.errno_value()));
+    out.Raw(AsBytes(std::string_view(error.message()).substr(0, kErrorTextBytesMax)));
+  }
+  return bytes;
+}
+
+Status DecodeErrorBody(uint16_t code, ByteSpan body) {
+  const bool known = code > static_cast<uint16_t>(Code::kOk) && code <= static_cast<uint16_t>(kCodeLast);
+  Decoder in(body);
+  const uint32_t errno_value = in.U32();
+  const ByteSpan text = in.ok() ? body.subspan(in.offset()) : ByteSpan();
+  return {known ? static_cast<Code>(code) : Code::kInternal, std::string(AsText(text)),
+          in.ok() && errno_value <= kErrnoMax ? static_cast<int>(errno_value) : 0};
 }
 
 Buffer EncodeControl(const Control& control) {

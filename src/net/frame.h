@@ -27,7 +27,7 @@
 namespace kedge::net {
 
 // Of the frames, and of what agents say in them (agent/peers/peer_messages.h): raised when either changes.
-inline constexpr uint8_t kNetProtocol = 6;
+inline constexpr uint8_t kNetProtocol = 7;
 inline constexpr size_t kFrameHeaderBytes = 32;
 inline constexpr size_t kFrameBytesMax = 2048;  // small: each endpoint clears a thousand of the provider's buffers (fabric.cc)
 inline constexpr size_t kPayloadBytesMax = kFrameBytesMax - kFrameHeaderBytes - kTagBytes;
@@ -132,6 +132,12 @@ inline constexpr size_t kMessageHeadBytes = 15;
 void EncodeMessageHead(const MessageHead& head, Encoder* out);
 // `bytes_max` bounds the body.
 MessageHead DecodeMessageHead(Decoder* in, size_t bytes_max);
+// The body of a kError: the errno, 4 bytes, and the sentence, which is cut where it is too long.
+inline constexpr size_t kErrorTextBytesMax = 4096;
+Buffer EncodeErrorBody(const Status& error);
+// `code` is that of the head. Whatever the bytes are, an error comes of them: kInternal for a code that this build does not know,
+// errno 0 for one that none can be.
+Status DecodeErrorBody(uint16_t code, ByteSpan body);
 
 using Control = std::variant<Hello, Challenge, Proof, Refusal, Credit, LeaseEnd, Empty>;
 // The payload of a frame of `kind`, every kind but kPiece. Never longer than kPayloadBytesMax if names are within bounds.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <optional>
 #include <vector>
 
@@ -138,6 +139,20 @@ TEST(Frame, MessageHeads) {
   Decoder bounded(bytes);
   DecodeMessageHead(&bounded, 99);
   EXPECT_FALSE(bounded.ok());
+}
+
+TEST(Frame, ErrorBodies) {
+  const Buffer bytes = EncodeErrorBody(Status(Code::kNoSpace, "no room", EDQUOT));
+  const Status error = DecodeErrorBody(static_cast<uint16_t>(Code::kNoSpace), bytes);
+  EXPECT_EQ(error.code(), Code::kNoSpace);
+  EXPECT_EQ(error.errno_value(), EDQUOT);
+  EXPECT_EQ(error.message(), "no room");
+  EXPECT_EQ(EncodeErrorBody(Status(Code::kIo, std::string(5000, 'x'))).size(), 4 + kErrorTextBytesMax);
+  for (const uint16_t code : {uint16_t{0}, uint16_t{99}}) EXPECT_EQ(DecodeErrorBody(code, bytes).code(), Code::kInternal);
+  // Cut short, or no errno of any system.
+  for (size_t length = 0; length < 4; ++length) EXPECT_EQ(DecodeErrorBody(7, ByteSpan(bytes).first(length)).errno_value(), 0);
+  for (const int errno_value : {-1, 4096})
+    EXPECT_EQ(DecodeErrorBody(7, EncodeErrorBody(Status(Code::kIo, "", errno_value))).errno_value(), 0);
 }
 
 }  // namespace

@@ -11,7 +11,6 @@ namespace kedge::net {
 namespace {
 
 constexpr size_t kCallsMax = 65536;
-constexpr size_t kErrorTextBytesMax = 4096;
 constexpr size_t kAnswersMax = 32;
 
 Status LeaseIsOver(const std::string& name) {
@@ -124,9 +123,9 @@ void Link::Reply(uint64_t session, uint64_t call, const Result<Buffer>& reply) {
   if (reply.ok()) {
     QueueMessage({MessageType::kReply, call, 0, static_cast<uint32_t>(reply->size())}, *reply);
   } else {
-    const std::string text = reply.status().message().substr(0, kErrorTextBytesMax);
-    QueueMessage({MessageType::kError, call, static_cast<uint16_t>(reply.status().code()), static_cast<uint32_t>(text.size())},
-                 AsBytes(text));
+    const Buffer body = EncodeErrorBody(reply.status());
+    QueueMessage({MessageType::kError, call, static_cast<uint16_t>(reply.status().code()), static_cast<uint32_t>(body.size())},
+                 body);
   }
   Pump();
 }
@@ -249,8 +248,7 @@ void Link::OnMessage() {
     host_->Deliver([done = std::move(done), body = std::move(body)]() mutable { done(std::move(body)); });
     return;
   }
-  const bool known = head.kind > static_cast<uint16_t>(Code::kOk) && head.kind <= static_cast<uint16_t>(kCodeLast);
-  const Status error(known ? static_cast<Code>(head.kind) : Code::kInternal, fmt::format("{}: {}", Name(), AsText(body)));
+  const Status error = DecodeErrorBody(head.kind, body).WithContext(Name());
   host_->Deliver([done = std::move(done), error] { done(error); });
 }
 

@@ -108,7 +108,8 @@ struct RemoteMemory {
 void EncodeRemoteMemory(const RemoteMemory& memory, Encoder* out);
 RemoteMemory DecodeRemoteMemory(Decoder* in);
 
-// Answers one request; may be kept and called later, from any thread, at most once. An error arrives as the caller's Status.
+// Answers one request; may be kept and called later, from any thread, at most once. An error arrives as the caller's Status, with
+// its errno.
 // Dropped without a call, it answers kInternal.
 using Answer = std::function<void(Result<Buffer> reply)>;
 // A request of `kind` from an authenticated peer. `body` is valid during the call only.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <future>
 #include <numeric>
 #include <thread>
@@ -92,11 +93,12 @@ TEST_P(NetworkTest, AMessageTooLongIsRefused) {
 TEST_P(NetworkTest, ErrorsComeBackWithTheirCodeAndThePeersName) {
   Nodes nodes(2, options_);
   nodes[1]->Serve(2, [](const Peer& peer, ByteSpan, const Answer& answer) {
-    answer(Status(Code::kIncomplete, "no such image for " + peer.node));
+    answer(Status(Code::kIncomplete, "no such image for " + peer.node, EROFS));
   });
   nodes[1]->Serve(3, [](const Peer&, ByteSpan, const Answer&) {});  // takes effect in a moment
   const auto reply = Ask(nodes[0], nodes.peer(1), 2, {});
   EXPECT_EQ(reply.status().code(), Code::kIncomplete);
+  EXPECT_EQ(reply.status().errno_value(), EROFS);
   EXPECT_NE(reply.status().message().find("node n1 at "), std::string::npos) << reply.status().message();
   EXPECT_NE(reply.status().message().find("no such image for n0"), std::string::npos);
 

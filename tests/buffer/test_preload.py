@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
 import subprocess
 import sys
 import textwrap
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -28,6 +31,18 @@ def test_streams_and_descriptors(buffer: Buffer) -> None:
     with buffer.server():
         done = run(buffer, BIN.parent / "test" / "buffer_stdio", "bb:/fast/dir/file")
         assert b"a burst buffer cannot write elsewhere than at the file's end" in done.stderr
+        said = done.stderr.decode().count
+        refused = {
+            "change a file's permissions": 3,
+            "give a file to another user": 5,
+            "set a file's times": 8,
+            "make links": 7,
+            "say a path without links": 2,
+            "say how a file system is": 4,
+            "read with flags": 1,
+            "write with flags": 1,
+        }
+        assert {what: said(f"a burst buffer cannot {what}") for what in refused} == refused
         assert buffer.get("dir/file.stream") == buffer.get("dir/file.descriptor") == b"left open"
         assert buffer.get("dir/file") == b"parent"
         until(lambda: all(name.startswith("files/") for name in buffer.files()))
@@ -102,6 +117,44 @@ def test_a_full_buffer_is_an_error_of_the_program(buffer: Buffer) -> None:
         done = python(buffer, text, expect=1)
         assert b"No space left on device" in done.stderr and b"remove files" in done.stderr
         until(lambda: buffer.files() == [])
+
+
+def with_file_limit(buffer: Buffer, bytes_max: int) -> AbstractContextManager[object]:
+    """A server whose files may have so many bytes: its kernel says EFBIG."""
+    return buffer.server(before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_max, bytes_max)))
+
+
+@pytest.mark.parametrize("kind", ["descriptor", "file"])
+def test_errors_of_the_server_come_with_their_errno(buffer: Buffer, kind: str) -> None:
+    """The owner's quota, the capacity, and what the server's kernel says of its disk."""
+    text = {
+        "descriptor": """
+            descriptor = os.open("bb:/fast/file", os.O_WRONLY | os.O_CREAT)
+            for _ in range(64):
+                os.write(descriptor, bytes(1 << 20))
+            os.fsync(descriptor)
+        """,
+        "file": """
+            with open("bb:/fast/file", "wb") as file:
+                for _ in range(64):
+                    file.write(bytes(1 << 20))
+        """,
+    }[kind]
+    program = (
+        "import os\ntry:\n"
+        + textwrap.indent(textwrap.dedent(text), "    ")
+        + "\nexcept OSError as error:\n    print(error.errno)\nelse:\n    raise SystemExit('no error')"
+    )
+
+    def number() -> int:
+        return int(python(buffer, program).stdout)
+
+    with buffer.server(quota="8MiB"):
+        assert number() == errno.EDQUOT
+    with buffer.server("--capacity", "8MiB"):
+        assert number() == errno.ENOSPC
+    with with_file_limit(buffer, 8 * MIB):
+        assert number() == errno.EFBIG
 
 
 def test_without_a_server_other_files_are_as_ever(buffer: Buffer, content: Path, tmp_path: Path) -> None:

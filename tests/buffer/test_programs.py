@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import io
 import json
 import os
 import pickle
+import resource
 import subprocess
 import threading
 from pathlib import Path
@@ -137,6 +139,28 @@ class TestPython:
             fast.close()
             with pytest.raises(kedge.InvalidArgumentError):
                 fast.remove("closed")
+
+    def test_an_error_of_the_disk_has_its_errno(self, buffer: Buffer) -> None:
+        """The server's kernel says it; the owner's quota is one, too."""
+        import kedge
+        from kedge import BurstBuffer
+
+        def write(fast: BurstBuffer) -> None:
+            with fast.open("large", "wb") as file:
+                for _ in range(64):
+                    file.write(bytes(MIB))
+
+        with buffer.server(before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8 * MIB, 8 * MIB))), BurstBuffer("fast") as fast:
+            with pytest.raises(kedge.StorageError, match="File too large") as failed:
+                write(fast)
+            assert failed.value.errno == errno.EFBIG and isinstance(failed.value, OSError)
+        with buffer.server(quota="8MiB"), BurstBuffer("fast") as fast:
+            with pytest.raises(kedge.SpaceError, match="^[^\\[].*remove files") as full:
+                write(fast)
+            assert full.value.errno == errno.EDQUOT
+            with pytest.raises(kedge.InvalidArgumentError) as refused:
+                fast.open("../x", "wb")
+            assert refused.value.errno is None
 
     def test_threads_share_a_connection(self, buffer: Buffer) -> None:
         from kedge import BurstBuffer

@@ -12,6 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
     const MessageHead head = DecodeMessageHead(&in, size_t{16} << 20);
     KEDGE_CHECK(!in.ok() || in.offset() == kMessageHeadBytes);
     KEDGE_CHECK(!in.ok() || head.bytes <= size_t{16} << 20);
+    KEDGE_CHECK(!DecodeErrorBody(head.kind, frame->payload).ok());
     return 0;
   }
   const auto control = DecodeControl(frame->header.kind, frame->payload);

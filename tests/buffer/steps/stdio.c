@@ -6,10 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <utime.h>
 
 static const char* kedge_bb_error_message(void) {
   return strerror(errno);
@@ -74,6 +79,99 @@ static void descriptors(const char* path) {
   EXPECT(other == file && read(other, room, 4) == 4 && room[0] == 0 && close(other) == 0);
 }
 
+/* Parts at a place, and files to files: a file of ours to one of the kernel's, and back. */
+static void parts_and_copies(const char* path) {
+  char data[] = "0123456789", room[32];
+  int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  struct iovec parts[2] = {{data, 3}, {data + 3, 7}};
+  EXPECT(file >= 0 && pwritev(file, parts, 2, 0) == 10 && lseek(file, 0, SEEK_CUR) == 0);
+  EXPECT(pwritev(file, parts, 2, 3) < 0 && errno == ENOTSUP && pwritev(file, parts, 2, -1) < 0 && errno == EINVAL);
+  EXPECT(pwritev2(file, parts, 2, 10, 0) == 10 && lseek(file, 0, SEEK_END) == 20 && pwritev2(file, parts, 2, -1, 0) == 10);
+  EXPECT(pwritev2(file, parts, 2, 30, RWF_DSYNC) < 0 && errno == ENOTSUP && close(file) == 0);
+  file = open(path, O_RDONLY);
+  parts[0] = (struct iovec){room, 4}, parts[1] = (struct iovec){room + 4, 4};
+  EXPECT(preadv(file, parts, 2, 5) == 8 && memcmp(room, "56789012", 8) == 0 && lseek(file, 0, SEEK_CUR) == 0);
+  EXPECT(preadv(file, parts, 2, 28) == 2 && preadv(file, parts, 2, -1) < 0 && errno == EINVAL);
+  EXPECT(preadv2(file, parts, 2, -1, 0) == 8 && memcmp(room, "01234567", 8) == 0 && lseek(file, 0, SEEK_CUR) == 8);
+  EXPECT(preadv2(file, parts, 2, 0, RWF_NOWAIT) < 0 && errno == ENOTSUP);
+
+  const int other = memfd_create("other", 0);
+  off_t at = 27;
+  off64_t from = 2, to = 1;
+  EXPECT(other >= 0 && sendfile(other, file, &at, 100) == 3 && at == 30 && lseek(file, 0, SEEK_CUR) == 8);
+  EXPECT(sendfile(other, file, NULL, 2) == 2 && lseek(file, 0, SEEK_CUR) == 10 && sendfile(other, file, &at, 1) == 0);
+  EXPECT(pread(other, room, 32, 0) == 5 && memcmp(room, "78989", 5) == 0);
+  EXPECT(copy_file_range(file, &from, other, &to, 2, 0) == 2 && from == 4 && to == 3);
+  EXPECT(pread(other, room, 32, 0) == 5 && memcmp(room, "72389", 5) == 0 && close(file) == 0);
+  file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  EXPECT(lseek(other, 0, SEEK_SET) == 0 && copy_file_range(other, NULL, file, NULL, 3, 0) == 3);
+  EXPECT(sendfile(file, other, NULL, 100) == 2 && copy_file_range(other, NULL, file, NULL, 100, 0) == 0);
+  from = 0, to = 1;
+  EXPECT(copy_file_range(other, &from, file, &to, 1, 0) < 0 && errno == ENOTSUP && from == 0);
+  EXPECT(close(file) == 0 && close(other) == 0);
+  file = open(path, O_RDONLY);
+  EXPECT(read(file, room, 32) == 5 && memcmp(room, "72389", 5) == 0 && close(file) == 0);
+}
+
+#define EXPECT_REFUSED(call)  \
+  do {                        \
+    errno = 0;                \
+    EXPECT((call) == -1);     \
+    EXPECT(errno == ENOTSUP); \
+  } while (0)
+
+/* What the kernel would say of a file that it does not know. All that belongs to one kind is said in one way (test_preload.py).
+ */
+static void refusals(const char* path) {
+  const struct timespec exact[2] = {{1, 0}, {1, 0}};
+  const struct timeval times[2] = {{1, 0}, {1, 0}};
+  const struct utimbuf both = {1, 1};
+  struct statvfs room;
+  struct statfs system;
+  const int file = open(path, O_RDONLY);
+  EXPECT(file >= 0);
+  EXPECT_REFUSED(chmod(path, 0600));
+  EXPECT_REFUSED(fchmod(file, 0600));
+  EXPECT_REFUSED(fchmodat(AT_FDCWD, path, 0600, 0));
+  EXPECT_REFUSED(chown(path, 0, 0));
+  EXPECT_REFUSED(lchown(path, 0, 0));
+  EXPECT_REFUSED(fchown(file, 0, 0));
+  EXPECT_REFUSED(fchownat(AT_FDCWD, path, 0, 0, 0));
+  EXPECT_REFUSED(fchownat(file, "", 0, 0, AT_EMPTY_PATH));
+  EXPECT_REFUSED(utime(path, &both));
+  EXPECT_REFUSED(utimes(path, times));
+  EXPECT_REFUSED(lutimes(path, times));
+  EXPECT_REFUSED(futimes(file, times));
+  EXPECT_REFUSED(futimesat(AT_FDCWD, path, times));
+  EXPECT_REFUSED(futimens(file, exact));
+  EXPECT_REFUSED(utimensat(AT_FDCWD, path, exact, 0));
+  EXPECT_REFUSED(utimensat(file, "", exact, AT_EMPTY_PATH));
+  EXPECT_REFUSED(link(path, "/tmp/elsewhere"));
+  EXPECT_REFUSED(link("/dev/null", path));
+  EXPECT_REFUSED(symlink(path, "/tmp/elsewhere"));
+  EXPECT_REFUSED(symlink("/dev/null", path));
+  EXPECT_REFUSED(linkat(AT_FDCWD, path, AT_FDCWD, "/tmp/elsewhere", 0));
+  EXPECT_REFUSED(linkat(file, "", AT_FDCWD, "/tmp/elsewhere", AT_EMPTY_PATH));
+  EXPECT_REFUSED(symlinkat("/dev/null", AT_FDCWD, path));
+  errno = 0;
+  EXPECT(realpath(path, NULL) == NULL && errno == ENOTSUP);
+  errno = 0;
+  EXPECT(canonicalize_file_name(path) == NULL && errno == ENOTSUP);
+  EXPECT_REFUSED(statvfs(path, &room));
+  EXPECT_REFUSED(fstatvfs(file, &room));
+  EXPECT_REFUSED(statfs(path, &system));
+  EXPECT_REFUSED(fstatfs(file, &system));
+  EXPECT(close(file) == 0);
+  /* Others' files are as ever. */
+  char* real = realpath("/dev/../dev/null", NULL);
+  EXPECT(real != NULL && strcmp(real, "/dev/null") == 0 && statvfs("/dev", &room) == 0 && statfs("/dev", &system) == 0);
+  free(real);
+  const int other = memfd_create("other", 0);
+  EXPECT(fchmod(other, 0640) == 0 && futimens(other, exact) == 0 && fstatvfs(other, &room) == 0 && fstatfs(other, &system) == 0);
+  struct stat found;
+  EXPECT(fstat(other, &found) == 0 && (found.st_mode & 0777) == 0640 && found.st_mtim.tv_sec == 1 && close(other) == 0);
+}
+
 static void names(const char* path) {
   char other[512], folder[512];
   snprintf(other, sizeof other, "%s.renamed", path);
@@ -111,6 +209,8 @@ int main(int argc, char** argv) {
   if (argc != 2) return 2;
   streams(argv[1]);
   descriptors(argv[1]);
+  parts_and_copies(argv[1]);
+  refusals(argv[1]);
   names(argv[1]);
   child(argv[1]);
   /* Left open: the end of the program closes both. */

@@ -121,6 +121,7 @@ int main(void) {
   EXPECT(kedge_bb_close(file, 0) == KEDGE_OK);
   EXPECT(kedge_bb_close(NULL, 0) == KEDGE_ERROR_INVALID_ARGUMENT);
   EXPECT(kedge_bb_report_error(KEDGE_ERROR_IO, "mine") == KEDGE_ERROR_IO && strcmp(kedge_bb_error_message(), "mine") == 0);
+  EXPECT(kedge_bb_error_errno() == 0);
   free(data);
   free(room);
   return 0;

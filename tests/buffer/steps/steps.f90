@@ -80,6 +80,8 @@ program steps
     write (path, '(a, i0)') 'fortran/many/', 100 + i
     call kedge_bb_remove(buffer, path, stat)
   end do
+  call kedge_bb_rename(buffer, 'fortran/none', 'fortran/other', stat)
+  call expect(stat /= 0 .and. kedge_bb_error_errno() == 2, 'say the errno, ENOENT here')
   call kedge_bb_disconnect(buffer)
 contains
   subroutine expect(holds, what)
