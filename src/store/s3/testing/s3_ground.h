@@ -1,0 +1,42 @@
+// Servers for a whole test program, and stores on them.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "store/s3/s3_store.h"
+#include "store/s3/testing/s3_server.h"
+#include "store/testing/ground.h"
+
+namespace kedge::s3::testing {
+
+// One of each for the whole program: they take seconds to start.
+inline S3Server* Moto() {
+  static const std::unique_ptr<S3Server> server = S3Server::StartMoto();
+  return server.get();
+}
+inline S3Server* Versitygw() {
+  static const std::unique_ptr<S3Server> server = S3Server::StartVersitygw();
+  return server.get();
+}
+inline S3Server* Radosgw() {
+  static const std::unique_ptr<S3Server> server = S3Server::StartRadosgw();
+  return server.get();
+}
+
+class S3Ground final : public kedge::testing::Ground {
+ public:
+  explicit S3Ground(const S3Server& server)
+      : location_(server.At("test-" + std::to_string(counter_++), "&part=5MiB&connections=4")), store_(OtherProcess()) {}
+  Store& store() override { return *store_; }
+  std::unique_ptr<Store> OtherProcess() override { return MakeS3Store(location_, TestEnvironment()); }
+  uint64_t share_bytes() const override { return location_.part_bytes; }
+
+ private:
+  static inline std::atomic<int> counter_{0};
+  const Location location_;
+  std::unique_ptr<Store> store_;
+};
+
+}  // namespace kedge::s3::testing
