@@ -32,6 +32,7 @@ Status PullChunk(net::Network& network, const net::Peer& client, const WriteRequ
     if (!read.ok()) return read.status().WithContext("reading from the client's memory");
     if (cancelled) return Status(Code::kUnavailable, "the client has left");
     const uint64_t offset = request.offset + parts[i].at;
+    KEDGE_RETURN_IF_ERROR(OpenBlockOf(request.seals, i, *read));
     if (crc32c::Compute(read->bytes().data(), read->bytes().size()) != request.sums[i])
       return Status(Code::kCorrupt,
                     fmt::format("the {} bytes at {} are not what was sent; write it again", parts[i].bytes, offset));

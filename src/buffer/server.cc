@@ -360,10 +360,9 @@ void BufferServer::OnRead(const net::Peer& client, const ReadRequest& request, n
 void BufferServer::ReadPiece(const WaitingRead& read, Piece piece) {
   const Download& download = downloads_.at(read.key);
   core_.Background(
-      [file = download.file, table = download.table, path = download.path, request = read.request,
-       piece]() -> Result<std::vector<uint32_t>> {
+      [file = download.file, table = download.table, path = download.path, request = read.request, piece]() -> Result<ReadReply> {
         KEDGE_RETURN_IF_ERROR(os::ReadAll(*file, piece->bytes.data(), request.bytes, request.offset));
-        std::vector<uint32_t> sums;
+        ReadReply reply;
         for (const RunPart& part : CutAtBlocks(request.offset, request.bytes)) {
           const uint64_t offset = request.offset + part.at;
           const uint64_t block = offset / kBlockBytes;
@@ -373,19 +372,20 @@ void BufferServer::ReadPiece(const WaitingRead& read, Piece piece) {
           if (sum != table->sums[block])
             return Status(Code::kCorrupt,
                           fmt::format("{}: the block at {} fails its checksum: the disk has lost it", path, offset));
-          sums.push_back(sum);
+          reply.sums.push_back(sum);
         }
-        return sums;
+        if (request.sealed) reply.seals = SealBlocks(request.offset, {piece->bytes.data(), request.bytes});
+        return reply;
       },
-      [this, read, piece](Result<std::vector<uint32_t>> sums) {
-        if (sums.ok()) return LeasePiece(read, piece, std::move(*sums));
-        LogWarning("buffer", "{}", sums.status().ToString());
-        read.answer(core_.InContext(sums.status()));
+      [this, read, piece](Result<ReadReply> reply) {
+        if (reply.ok()) return LeasePiece(read, piece, std::move(*reply));
+        LogWarning("buffer", "{}", reply.status().ToString());
+        read.answer(core_.InContext(reply.status()));
         core_.pieces.GiveBack(piece);
       });
 }
 
-void BufferServer::LeasePiece(const WaitingRead& read, const Piece& piece, std::vector<uint32_t> sums) {
+void BufferServer::LeasePiece(const WaitingRead& read, const Piece& piece, ReadReply reply) {
   const auto download = downloads_.find(read.key);
   if (download == downloads_.end()) return core_.pieces.GiveBack(piece);
   const auto lease_number = std::make_shared<uint64_t>(0);
@@ -401,7 +401,8 @@ void BufferServer::LeasePiece(const WaitingRead& read, const Piece& piece, std::
   }
   *lease_number = memory->lease;
   download->second.leases.insert(memory->lease);
-  read.answer(Encode(ReadReply{*memory, std::move(sums)}));
+  reply.memory = *memory;
+  read.answer(Encode(reply));
 }
 
 void BufferServer::EndDownload(std::map<Key, Download>::iterator download) {

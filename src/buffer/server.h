@@ -95,7 +95,7 @@ class BufferServer {
   void Rest(const Key& key);
   void Count(Owner& owner);
   void ReadPiece(const WaitingRead& read, Piece piece);
-  void LeasePiece(const WaitingRead& read, const Piece& piece, std::vector<uint32_t> sums);
+  void LeasePiece(const WaitingRead& read, const Piece& piece, ReadReply reply);
   void EndDownload(std::map<Key, Download>::iterator download);
 
   ServerCore core_;

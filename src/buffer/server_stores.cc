@@ -413,22 +413,25 @@ void ServerStores::OnRead(const net::Peer& client, const StoreReadRequest& reque
 void ServerStores::ReadPiece(const Key& key, const Opened& open, const StoreReadRequest& request, const PiecePool::Piece& piece,
                              net::Answer answer) {
   core_.Background(
-      [open, request, piece]() -> Result<std::vector<uint32_t>> {
+      [open, request, piece]() -> Result<StoreReadReply> {
         const std::span<std::byte> bytes(piece->bytes.data(), request.bytes);
         KEDGE_RETURN_IF_ERROR(open->reader->ReadAt(request.offset, bytes));
-        return SumsOfBlocks(0, bytes);
-      },
-      [this, key, open, bytes = request.bytes, piece, answer = std::move(answer)](Result<std::vector<uint32_t>> sums) {
-        if (sums.ok() && FindOpen(key) == open) return LeasePiece(key, open, bytes, piece, std::move(*sums), answer);
         StoreReadReply reply;
-        reply.status = core_.InContext(sums.ok() ? NoSuchObject() : sums.status());
-        answer(Encode(reply));
+        reply.sums = SumsOfBlocks(0, bytes);
+        if (request.sealed) reply.seals = SealBlocks(0, bytes);
+        return reply;
+      },
+      [this, key, open, bytes = request.bytes, piece, answer = std::move(answer)](Result<StoreReadReply> ready) {
+        if (ready.ok() && FindOpen(key) == open) return LeasePiece(key, open, bytes, piece, std::move(*ready), answer);
+        StoreReadReply refused;
+        refused.status = core_.InContext(ready.ok() ? NoSuchObject() : ready.status());
+        answer(Encode(refused));
         core_.pieces.GiveBack(piece);
       });
 }
 
 void ServerStores::LeasePiece(const Key& key, const Opened& open, uint64_t bytes, const PiecePool::Piece& piece,
-                              std::vector<uint32_t> sums, const net::Answer& answer) {
+                              StoreReadReply reply, const net::Answer& answer) {
   const auto lease_number = std::make_shared<uint64_t>(0);
   const auto memory =
       core_.network->Lease(key.first.job, {piece->bytes.data(), bytes}, kStorePieceLease, [this, open, piece, lease_number] {
@@ -441,9 +444,7 @@ void ServerStores::LeasePiece(const Key& key, const Opened& open, uint64_t bytes
   }
   *lease_number = memory->lease;
   open->leases.insert(memory->lease);
-  StoreReadReply reply;
   reply.memory = *memory;
-  reply.sums = std::move(sums);
   answer(Encode(reply));
 }
 
@@ -476,7 +477,8 @@ ServerStores::Outcome ServerStores::PutIt(const net::Peer& client, Store& store,
       std::memcpy(pulled.data() + offset, block.data(), block.size());
       return Status::Ok();
     };
-    const Status arrived = PullChunk(*core_.network, client, {0, 0, request.memory, request.sums}, write, cancelled_);
+    const Status arrived =
+        PullChunk(*core_.network, client, {0, 0, request.memory, request.sums, request.seals}, write, cancelled_);
     if (!arrived.ok()) return {Said(arrived), 0};
   }
   const ByteSpan content = request.memory.bytes > 0 ? ByteSpan(pulled) : ByteSpan(request.content);

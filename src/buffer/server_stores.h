@@ -86,7 +86,7 @@ class ServerStores {
   void Forget(const Key& key);
   void ReadPiece(const Key& key, const Opened& open, const StoreReadRequest& request, const PiecePool::Piece& piece,
                  net::Answer answer);
-  void LeasePiece(const Key& key, const Opened& open, uint64_t bytes, const PiecePool::Piece& piece, std::vector<uint32_t> sums,
+  void LeasePiece(const Key& key, const Opened& open, uint64_t bytes, const PiecePool::Piece& piece, StoreReadReply reply,
                   const net::Answer& answer);
   // What was counted for it while it was being written is free.
   void Uncount(Owner& owner, const std::string& path);

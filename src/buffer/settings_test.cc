@@ -99,6 +99,13 @@ TEST(BufferStoreLocation, SaysAllThatAnotherProcessNeeds) {
   EXPECT_EQ(ParseStoreLocation(text, nullptr).value(), *location) << text;
   EXPECT_EQ(ResolveStorePath(text).value(), text);
   EXPECT_EQ(ResolveStorePath("bb://fast/ckpt/heat?interface=10.0.0.1", &config).value(), text);
+  EXPECT_FALSE(location->encrypt);
+  sources.overrides.emplace_back("net.encrypt", "true");
+  const Config sealing = Config::Load(KedgeConfigRegistry(), sources).value();
+  const auto sealed = ParseStoreLocation("bb://fast/ckpt", &sealing);
+  EXPECT_TRUE(sealed->encrypt && ParseStoreLocation(sealed->ToText(), nullptr)->encrypt);
+  EXPECT_FALSE(ParseStoreLocation("bb://fast/ckpt?encrypt=false", &sealing)->encrypt);
+  EXPECT_EQ(ParseStoreLocation("bb://fast/ckpt?encrypt=perhaps", &sealing).status().code(), Code::kInvalidArgument);
   EXPECT_TRUE(IsResolvedStorePath(text) && !IsResolvedStorePath("bb://fast/ckpt/heat"));
   for (const char* bad : {"bb://fast", "bb://fast/", "bb:///x", "bb://fast/a//b", "bb://fast/../b", "bb://fast/x?colour=red"})
     EXPECT_EQ(ParseStoreLocation(bad, &config).status().code(), Code::kInvalidArgument) << bad;

@@ -10,7 +10,7 @@ namespace {
 
 class BufferGround final : public Ground {
  public:
-  BufferGround() : store_(OtherProcess()) {}
+  explicit BufferGround(bool encrypt) : server_(os::PrivateFileSystem(), {.encrypt = encrypt}), store_(OtherProcess()) {}
   Store& store() override { return *store_; }
   std::unique_ptr<Store> OtherProcess() override { return server_.Open("deep/store"); }
 
@@ -20,7 +20,9 @@ class BufferGround final : public Ground {
 };
 
 INSTANTIATE_TEST_SUITE_P(Buffer, StoreConformance,
-                         ::testing::Values(Case{"OverTcp", [] { return std::make_unique<BufferGround>(); }}), NameOfCase);
+                         ::testing::Values(Case{"OverTcp", [] { return std::make_unique<BufferGround>(false); }},
+                                           Case{"Sealed", [] { return std::make_unique<BufferGround>(true); }}),
+                         NameOfCase);
 
 }  // namespace
 }  // namespace kedge::testing

@@ -73,7 +73,7 @@ Result<std::shared_ptr<Client>> Client::Open(const ClientOptions& options) {
   membership.is_guest = true;
   net::Peer server{membership.job, options.server};
   KEDGE_RETURN_IF_ERROR(network->Join(std::move(membership)));
-  return std::shared_ptr<Client>(new Client(std::move(network), std::move(server), address));
+  return std::shared_ptr<Client>(new Client(std::move(network), std::move(server), address, options.encrypt));
 }
 
 void Client::AskThen(uint16_t kind, Buffer request, std::function<void(Result<Buffer>)> done) {
@@ -169,6 +169,7 @@ Status Upload::Send(ByteSpan part, Memory memory) {
   if (under_way_.size() == kChunksUnderWay) FinishOldest();
   if (!failed_.ok()) return failed_;
   WriteRequest request{handle_, bytes_, {}, SumsOfBlocks(bytes_, part)};
+  if (client_->seals()) request.seals = SealBlocks(bytes_, {memory.get(), part.size()});
   auto [ended, end] = Awaited<int>();
   // It is only read.
   const std::span<std::byte> leased(const_cast<std::byte*>(part.data()), part.size());
@@ -223,7 +224,9 @@ Status Upload::Append(ByteSpan bytes) {
 }
 
 Status Upload::Write(ByteSpan bytes) {
+  if (client_->seals()) KEDGE_RETURN_IF_ERROR(Append(bytes));
   KEDGE_RETURN_IF_ERROR(SendFilled());
+  if (client_->seals()) return FinishAll();
   for (size_t at = 0, part = 0; at < bytes.size() && failed_.ok(); at += part) {
     part = std::min<size_t>(kChunkBytes - bytes_ % kBlockBytes, bytes.size() - at);
     (void)Send(bytes.subspan(at, part), nullptr);
@@ -266,7 +269,7 @@ Download::Piece Download::AskFor(uint64_t offset, uint64_t bytes, bool ahead) {
   piece.settled = std::make_shared<Settled>();
   auto [reply, set] = Awaited<Buffer>();
   piece.reply = std::move(reply);
-  client_->AskThen(RequestKind::kRead, Encode(ReadRequest{handle_, offset, bytes, ahead}),
+  client_->AskThen(RequestKind::kRead, Encode(ReadRequest{handle_, offset, bytes, ahead, client_->seals()}),
                    [client = client_.get(), settled = piece.settled, set = std::move(set)](Result<Buffer> answer) {
                      const Result<ReadReply> memory = answer.ok() ? DecodeReadReply(*answer) : Result<ReadReply>(answer.status());
                      set(std::move(answer));
@@ -308,6 +311,8 @@ Status Download::Begin(Piece& piece) {
   if (piece.memory.memory.bytes != piece.bytes)
     return Status(Code::kCorrupt,
                   fmt::format("a piece of {} bytes came, {} were asked for", piece.memory.memory.bytes, piece.bytes));
+  if (client_->seals() && piece.memory.seals.empty())
+    return Status(Code::kMismatch, "a piece came in the clear, and was asked for sealed");
   piece.has_begun = true;
   for (const RunPart& part : CutAtBlocks(0, piece.bytes)) {
     auto [block, set] = Awaited<net::ReadBuffer>();
@@ -343,8 +348,10 @@ Status Download::TakeBlock(std::span<std::byte> out) {
       AskAnew(at_);
       continue;
     }
+    const size_t index = (at_ - piece.offset) / kBlockBytes;
+    KEDGE_RETURN_IF_ERROR(OpenBlockOf(piece.memory.seals, index, *block));
     const uint32_t sum = crc32c::CopyAndChecksum(out.data(), block->bytes().data(), out.size());
-    if (sum != piece.memory.sums[(at_ - piece.offset) / kBlockBytes])
+    if (sum != piece.memory.sums[index])
       return Status(Code::kCorrupt, fmt::format("the block at {} did not arrive as it was sent", at_));
     if (piece.blocks.empty()) {
       EndPiece(piece);

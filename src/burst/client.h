@@ -28,6 +28,7 @@ struct ClientOptions {
   net::Secret secret;
   std::string provider = "tcp";
   std::string interface_address;
+  bool encrypt = false;  // bytes of files and stores lie sealed where the other side reads them
 };
 
 // Where it says that it is. kNotFound: no server of that name says so.
@@ -68,16 +69,18 @@ class Client : public std::enable_shared_from_this<Client> {
 
   net::Network& network() { return *network_; }
   const net::Peer& server() const { return server_; }
+  bool seals() const { return seals_; }
   // Where the server was when this was opened.
   const net::NodeAddress& address() const { return address_; }
 
  private:
-  Client(std::unique_ptr<net::Network> network, net::Peer server, net::NodeAddress address)
-      : network_(std::move(network)), server_(std::move(server)), address_(std::move(address)) {}
+  Client(std::unique_ptr<net::Network> network, net::Peer server, net::NodeAddress address, bool seals)
+      : network_(std::move(network)), server_(std::move(server)), address_(std::move(address)), seals_(seals) {}
 
   std::unique_ptr<net::Network> network_;
   const net::Peer server_;
   const net::NodeAddress address_;
+  const bool seals_;
 };
 
 // Bytes that are appended are sent from a few buffers of the upload, while the next ones come: an error of theirs shows at a
@@ -96,7 +99,7 @@ class Upload {
   Result<std::span<std::byte>> Room();
   Status Fill(size_t bytes);
   // Appends from the caller's memory. Returns when the server has written all; the memory is the caller's again then, also after
-  // an error.
+  // an error. What is sealed is a copy.
   Status Write(ByteSpan bytes);
   // Bytes so far.
   uint64_t position() const { return bytes_ + filled_; }

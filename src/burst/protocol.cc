@@ -88,6 +88,7 @@ Buffer Encode(const WriteRequest& request) {
     out->U64(request.offset);
     net::EncodeRemoteMemory(request.memory, out);
     PutSums(request.sums, out);
+    PutSeals(request.seals, out);
   });
 }
 Result<WriteRequest> DecodeWriteRequest(ByteSpan bytes) {
@@ -97,6 +98,7 @@ Result<WriteRequest> DecodeWriteRequest(ByteSpan bytes) {
     request->memory = net::DecodeRemoteMemory(in);
     RequireRun(request->offset, request->memory.bytes, kChunkBytesMax, in);
     if (in->ok()) request->sums = TakeSums(request->offset, request->memory.bytes, in);
+    if (in->ok()) request->seals = TakeSeals(request->sums.size(), in);
   });
 }
 
@@ -122,6 +124,7 @@ Buffer Encode(const ReadRequest& request) {
     out->U64(request.offset);
     out->U64(request.bytes);
     out->U8(request.ahead ? 1 : 0);
+    out->U8(request.sealed ? 1 : 0);
   });
 }
 Result<ReadRequest> DecodeReadRequest(ByteSpan bytes) {
@@ -130,6 +133,7 @@ Result<ReadRequest> DecodeReadRequest(ByteSpan bytes) {
     request->offset = in->U64();
     request->bytes = in->U64();
     request->ahead = in->U8() != 0;
+    request->sealed = in->U8() != 0;
     RequireRun(request->offset, request->bytes, kPieceBytesMax, in);
     in->Require(request->offset % kBlockBytes == 0, "a piece begins with a block");
   });
@@ -139,6 +143,7 @@ Buffer Encode(const ReadReply& reply) {
   return Encoded([&](Encoder* out) {
     net::EncodeRemoteMemory(reply.memory, out);
     PutSums(reply.sums, out);
+    PutSeals(reply.seals, out);
   });
 }
 Result<ReadReply> DecodeReadReply(ByteSpan bytes) {
@@ -146,6 +151,7 @@ Result<ReadReply> DecodeReadReply(ByteSpan bytes) {
     reply->memory = net::DecodeRemoteMemory(in);
     RequireRun(0, reply->memory.bytes, kPieceBytesMax, in);
     if (in->ok()) reply->sums = TakeSums(0, reply->memory.bytes, in);
+    if (in->ok()) reply->seals = TakeSeals(reply->sums.size(), in);
   });
 }
 
@@ -231,6 +237,39 @@ std::vector<uint32_t> SumsOfBlocks(uint64_t offset, ByteSpan bytes) {
   for (const RunPart& part : CutAtBlocks(offset, bytes.size()))
     sums.push_back(crc32c::Compute(bytes.data() + part.at, part.bytes));
   return sums;
+}
+
+std::vector<net::BlockSeal> SealBlocks(uint64_t offset, std::span<std::byte> bytes) {
+  std::vector<net::BlockSeal> seals;
+  for (const RunPart& part : CutAtBlocks(offset, bytes.size()))
+    seals.push_back(net::SealBlock(bytes.subspan(part.at, part.bytes)));
+  return seals;
+}
+
+Status OpenBlockOf(const std::vector<net::BlockSeal>& seals, size_t index, const net::ReadBuffer& arrived) {
+  if (seals.empty() || net::OpenBlock(seals[index], arrived.bytes())) return Status::Ok();
+  return {Code::kCorrupt, "a sealed block did not arrive as it was sent"};
+}
+
+void PutSeals(const std::vector<net::BlockSeal>& seals, Encoder* out) {
+  out->U8(seals.empty() ? 0 : 1);
+  for (const net::BlockSeal& seal : seals) {
+    out->Raw(seal.key);
+    out->Raw(seal.tag);
+  }
+}
+
+std::vector<net::BlockSeal> TakeSeals(size_t blocks, Decoder* in) {
+  const uint8_t has_seals = in->U8();
+  in->Require(has_seals <= 1, "neither sealed nor in the clear");
+  std::vector<net::BlockSeal> seals(in->ok() && has_seals == 1 ? blocks : 0);
+  for (net::BlockSeal& seal : seals) {
+    for (const std::span<std::byte> field : {std::span<std::byte>(seal.key), std::span<std::byte>(seal.tag)}) {
+      const ByteSpan taken = in->Raw(field.size());
+      if (taken.size() == field.size()) std::copy(taken.begin(), taken.end(), field.begin());
+    }
+  }
+  return seals;
 }
 
 std::string NetworkName(const std::string& server, const std::string& owner) {

@@ -1,10 +1,13 @@
 // What clients and servers of burst buffers say to each other, over src/net. Bytes only, no I/O.
 //
 // A file is cut into blocks of kBlockBytes, counted from its begin; each has a CRC32C. A run of bytes (a chunk that is written, a
-// piece that is read) has one checksum for each block that it touches, of those bytes of the block that belong to the run.
+// piece that is read) has one checksum for each block that it touches, of those bytes of the block that belong to the run. Where
+// the client wants it sealed (net.encrypt), the run lies sealed in its owner's memory, block by block, and has a seal for each,
+// too: the message with these is sealed itself.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -46,6 +49,7 @@ struct WriteRequest {
   uint64_t offset = 0;
   net::RemoteMemory memory;
   std::vector<uint32_t> sums;
+  std::vector<net::BlockSeal> seals = {};  // none: it lies there in the clear
 };
 // Makes the file visible, with `bytes` that have all been written. Answered with nothing.
 struct CloseRequest {
@@ -59,11 +63,13 @@ struct ReadRequest {
   uint64_t offset = 0;
   uint64_t bytes = 0;
   bool ahead = false;
+  bool sealed = false;
 };
 // The memory is the server's, until the client ends the lease.
 struct ReadReply {
   net::RemoteMemory memory;
   std::vector<uint32_t> sums;
+  std::vector<net::BlockSeal> seals = {};  // as it was asked for
 };
 // Ends reading, or gives up a file that is being written. Answered with nothing.
 struct EndRequest {
@@ -133,6 +139,14 @@ struct RunPart {
 std::vector<RunPart> CutAtBlocks(uint64_t offset, uint64_t bytes);
 // The checksum of each of these parts of `bytes`, which lie at `offset`.
 std::vector<uint32_t> SumsOfBlocks(uint64_t offset, ByteSpan bytes);
+// Seals each of these parts where it lies.
+std::vector<net::BlockSeal> SealBlocks(uint64_t offset, std::span<std::byte> bytes);
+// Opens the block that has arrived as the run's `index`th where it lies; nothing where the run has no seals. kCorrupt: it is not
+// what was sealed.
+Status OpenBlockOf(const std::vector<net::BlockSeal>& seals, size_t index, const net::ReadBuffer& arrived);
+// For each of `blocks` blocks one, or none at all.
+void PutSeals(const std::vector<net::BlockSeal>& seals, Encoder* out);
+std::vector<net::BlockSeal> TakeSeals(size_t blocks, Decoder* in);
 // How the network names an owner's clients of a server.
 std::string NetworkName(const std::string& server, const std::string& owner);
 

@@ -48,6 +48,13 @@ TEST(BufferProtocol, MessagesComeBackAsTheyWent) {
   const WriteRequest written = Again(write, DecodeWriteRequest);
   EXPECT_EQ(written.offset, kBlockBytes - 1);
   EXPECT_EQ(written.sums, write.sums);
+  EXPECT_TRUE(written.seals.empty());
+  write.seals.resize(write.sums.size());
+  write.seals.back().key[31] = write.seals.front().tag[15] = std::byte{7};
+  EXPECT_EQ(Again(write, DecodeWriteRequest).seals, write.seals);
+  write.seals.pop_back();
+  EXPECT_EQ(DecodeWriteRequest(Encode(write)).status().code(), Code::kCorrupt) << "not one for each block";
+  write.seals.clear();
   ReadReply reply{{}, {21, 22}};
   reply.memory.bytes = kBlockBytes + 1;
   EXPECT_EQ(Again(reply, DecodeReadReply).sums, reply.sums);

@@ -39,6 +39,7 @@ Result<ClientOptions> ReadClientOptions(const Config& config, const std::string&
   options.owner = config.GetString("buffer.owner");
   options.provider = config.GetString("net.provider");
   options.interface_address = config.GetString("net.interface");
+  options.encrypt = config.GetBool("net.encrypt");
   KEDGE_ASSIGN_OR_RETURN(options.secret, net::ReadSecret(os::AbsolutePath(config.GetString("buffer.secret"))));
   return options;
 }

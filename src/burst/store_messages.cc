@@ -59,20 +59,24 @@ Buffer TakeContent(Decoder* in, uint64_t most) {
   return {content.begin(), content.end()};
 }
 
-// Memory, with a checksum for each block that a run of its length touches; or none.
-void PutMemory(const net::RemoteMemory& memory, const std::vector<uint32_t>& sums, Encoder* out) {
+// Memory, with a checksum for each block that a run of its length touches, and perhaps seals; or none.
+void PutMemory(const net::RemoteMemory& memory, const std::vector<uint32_t>& sums, const std::vector<net::BlockSeal>& seals,
+               Encoder* out) {
   out->U8(memory.bytes > 0 ? 1 : 0);
   if (memory.bytes == 0) return;
   net::EncodeRemoteMemory(memory, out);
   for (const uint32_t sum : sums) out->U32(sum);
+  PutSeals(seals, out);
 }
-void TakeMemory(Decoder* in, uint64_t most, net::RemoteMemory* memory, std::vector<uint32_t>* sums) {
+void TakeMemory(Decoder* in, uint64_t most, net::RemoteMemory* memory, std::vector<uint32_t>* sums,
+                std::vector<net::BlockSeal>* seals) {
   if (!TakeFlag(in)) return;
   *memory = net::DecodeRemoteMemory(in);
   in->Require(memory->bytes > 0 && memory->bytes <= most, "a run out of bounds");
   if (!in->ok()) return;
   sums->resize(CutAtBlocks(0, memory->bytes).size());
   for (uint32_t& sum : *sums) sum = in->U32();
+  *seals = TakeSeals(sums->size(), in);
 }
 
 }  // namespace
@@ -95,7 +99,7 @@ Buffer Encode(const StoreRequest& request) {
   out.Varint(request.handles.size());
   for (const uint64_t handle : request.handles) out.U64(handle);
   PutContent(request.content, &out);
-  PutMemory(request.memory, request.sums, &out);
+  PutMemory(request.memory, request.sums, request.seals, &out);
   out.Finish();
   return bytes;
 }
@@ -120,7 +124,7 @@ Result<StoreRequest> DecodeStoreRequest(ByteSpan bytes) {
   request.handles.resize(TakeCount(&in, sizeof(uint64_t), kStoreListMax));
   for (uint64_t& handle : request.handles) handle = in.U64();
   request.content = TakeContent(&in, kRecordInMessageMax);
-  TakeMemory(&in, kStoreRecordBytesMax, &request.memory, &request.sums);
+  TakeMemory(&in, kStoreRecordBytesMax, &request.memory, &request.sums, &request.seals);
   in.Require(request.memory.bytes == 0 || request.content.empty(), "a record in two places");
   KEDGE_RETURN_IF_ERROR(in.Finish("request to a store"));
   return request;
@@ -198,6 +202,7 @@ Buffer Encode(const StoreReadRequest& request) {
   out.U64(request.offset);
   out.U64(request.bytes);
   out.U8(request.ahead ? 1 : 0);
+  out.U8(request.sealed ? 1 : 0);
   out.Finish();
   return bytes;
 }
@@ -208,6 +213,7 @@ Result<StoreReadRequest> DecodeStoreReadRequest(ByteSpan bytes) {
   request.offset = in.U64();
   request.bytes = in.U64();
   request.ahead = in.U8() != 0;
+  request.sealed = in.U8() != 0;
   in.Require(request.bytes > 0 && request.bytes <= kPieceBytesMax && request.offset <= UINT64_MAX - request.bytes,
              "a run out of bounds");
   KEDGE_RETURN_IF_ERROR(in.Finish("request to read of a store"));
@@ -219,7 +225,7 @@ Buffer Encode(const StoreReadReply& reply) {
   Encoder out(bytes);
   PutStatus(reply.status, &out);
   PutContent(reply.content, &out);
-  PutMemory(reply.memory, reply.sums, &out);
+  PutMemory(reply.memory, reply.sums, reply.seals, &out);
   out.Finish();
   return bytes;
 }
@@ -228,7 +234,7 @@ Result<StoreReadReply> DecodeStoreReadReply(ByteSpan bytes) {
   StoreReadReply reply;
   reply.status = TakeStatus(&in);
   reply.content = TakeContent(&in, kReadInMessageMax);
-  TakeMemory(&in, kPieceBytesMax, &reply.memory, &reply.sums);
+  TakeMemory(&in, kPieceBytesMax, &reply.memory, &reply.sums, &reply.seals);
   KEDGE_RETURN_IF_ERROR(in.Finish("piece of an object"));
   return reply;
 }

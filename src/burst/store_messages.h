@@ -84,6 +84,7 @@ struct StoreRequest {
   Buffer content = {};            // of a record
   net::RemoteMemory memory = {};  // of a larger one, or nothing
   std::vector<uint32_t> sums = {};
+  std::vector<net::BlockSeal> seals = {};  // none: it lies there in the clear
 };
 
 struct StoreFolderEntry {
@@ -120,6 +121,7 @@ struct StoreReadRequest {
   uint64_t offset = 0;
   uint64_t bytes = 0;
   bool ahead = false;
+  bool sealed = false;  // in memory; a message is in any case
 };
 // Up to kReadInMessageMax: `content`. More: `memory`, the server's, until the client ends the lease.
 struct StoreReadReply {
@@ -127,6 +129,7 @@ struct StoreReadReply {
   Buffer content = {};
   net::RemoteMemory memory = {};
   std::vector<uint32_t> sums = {};
+  std::vector<net::BlockSeal> seals = {};  // as it was asked for
 };
 
 Buffer Encode(const StoreRequest& request);

@@ -95,6 +95,9 @@ TEST(StoreMessages, PiecesComeBackAsTheyWent) {
   reply.memory.bytes = kBlockBytes + 1;
   reply.sums = {4, 5};
   EXPECT_EQ(TakenAgain(reply, DecodeStoreReadReply).sums, reply.sums);
+  reply.seals.resize(2);
+  reply.seals[1].tag[0] = std::byte{9};
+  EXPECT_EQ(TakenAgain(reply, DecodeStoreReadReply).seals, reply.seals);
 }
 
 TEST(StoreMessages, WhatIsOutOfBoundsIsRefused) {

@@ -46,7 +46,7 @@ def test_the_result_is_that_of_one_node(
 
 def on_the_wire(launch: Launch, nodes: Nodes, expected: str, file: Path) -> bytes:
     """What goes between two nodes, whose ranks are killed on the way, as somebody hears it who listens there."""
-    under = [*in_own_network(), sys.executable, Path(__file__).with_name("listening.py"), file, *as_user()]
+    under = [*in_own_network(), sys.executable, Path(__file__).parents[1] / "listening.py", file, *as_user()]
     words = ["-n", 2, "--virtual", nodes.some(2), "--interval", 20, *armed([str(JACOBI), str(CELLS), str(STEPS)], {(1, 0): "fmi.checkpoint:3"})]
     ended = launch(*words, under=under).wait()
     assert_survived(ended, expected)

@@ -111,6 +111,7 @@ void AddBufferMessages(Seeds& seeds) {
   buffer::StoreReadReply piece;
   piece.memory = {1, 2, 3, buffer::kBlockBytes + 1, 60000};
   piece.sums = {4, 5};
+  piece.seals.resize(2);
   add(14, Encode(piece));
 }
 

@@ -25,6 +25,7 @@ class LocalServer {
     uint64_t memory_bytes = uint64_t{32} << 20;
     std::string path = {};  // of its files; empty: in the temporary folder
     std::vector<DrainPlace> drains = {};
+    bool encrypt = false;  // of its clients
   };
   // Aborts where it cannot start. `fs` outlives it.
   explicit LocalServer(os::FileSystem& fs = os::PrivateFileSystem()) : LocalServer(fs, Options()) {}
@@ -75,7 +76,7 @@ class LocalServer {
   // Where the files of a store lie.
   std::string StorePath(const std::string& store) const { return Path() + "/owners/alice/stores/" + store; }
   StoreLocation Location(const std::string& store) const {
-    return {"fast", store, root_.path(), "alice", root_ / "secret", "tcp", "127.0.0.1", ""};
+    return {"fast", store, root_.path(), "alice", root_ / "secret", "tcp", "127.0.0.1", "", "", options_.encrypt};
   }
   std::unique_ptr<Store> Open(const std::string& store, Duration patience = std::chrono::seconds(15),
                               RootMaking making = RootMaking::kLast) const {

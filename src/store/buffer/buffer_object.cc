@@ -33,24 +33,29 @@ struct Asked {
 };
 
 // A block of a piece that has arrived.
-Status TakeBlock(const Result<net::ReadBuffer>& block, uint32_t sum, std::span<std::byte> out) {
+// The piece's `index`th.
+Status TakeBlock(const Result<net::ReadBuffer>& block, const StoreReadReply& piece, size_t index, std::span<std::byte> out) {
   if (!block.ok()) return block.status();
-  if (crc32c::CopyAndChecksum(out.data(), block->bytes().data(), out.size()) == sum) return Status::Ok();
+  KEDGE_RETURN_IF_ERROR(OpenBlockOf(piece.seals, index, *block));
+  if (crc32c::CopyAndChecksum(out.data(), block->bytes().data(), out.size()) == piece.sums[index]) return Status::Ok();
   return {Code::kCorrupt, "a block did not arrive as it was sent"};
 }
 
-Result<StoreReadReply> DecodePiece(const Result<Buffer>& answer, uint64_t bytes) {
+Result<StoreReadReply> DecodePiece(const Client& client, const Result<Buffer>& answer, uint64_t bytes) {
   if (!answer.ok()) return answer.status();
   KEDGE_ASSIGN_OR_RETURN(StoreReadReply reply, DecodeStoreReadReply(*answer));
   if (!reply.status.ok()) return reply.status;
   if (reply.content.size() + reply.memory.bytes != bytes)
     return Status(Code::kCorrupt, "another number of bytes came than was asked for");
+  if (client.seals() && reply.memory.bytes > 0 && reply.seals.empty())
+    return Status(Code::kMismatch, "a piece came in the clear, and was asked for sealed");
   return reply;
 }
 
 Asked AskForPiece(const Handle& handle, uint64_t offset, std::span<std::byte> out) {
   auto [reply, set] = Awaited<Buffer>();
-  handle.client->AskThen(kStoreReadKind, Encode(StoreReadRequest{handle.number, offset, out.size()}), std::move(set));
+  handle.client->AskThen(
+      kStoreReadKind, Encode(StoreReadRequest{handle.number, offset, out.size(), false, handle.client->seals()}), std::move(set));
   return {out, std::move(reply)};
 }
 
@@ -68,14 +73,14 @@ Status ReadMemory(const Handle& handle, const StoreReadReply& reply, std::span<s
   for (size_t i = 0; i < blocks.size(); ++i) {
     auto& [part, future] = blocks[i];
     const auto block = future.get();  // all of them: a read of memory that is leased no more would cost the connection
-    if (status.ok()) status = TakeBlock(block, reply.sums[i], out.subspan(part.at, part.bytes));
+    if (status.ok()) status = TakeBlock(block, reply, i, out.subspan(part.at, part.bytes));
   }
   network.EndLease(handle.client->server(), reply.memory);
   return status;
 }
 
 Status TakePiece(const Handle& handle, Asked& asked) {
-  KEDGE_ASSIGN_OR_RETURN(const StoreReadReply reply, DecodePiece(asked.reply.get(), asked.out.size()));
+  KEDGE_ASSIGN_OR_RETURN(const StoreReadReply reply, DecodePiece(*handle.client, asked.reply.get(), asked.out.size()));
   if (reply.memory.bytes > 0) return ReadMemory(handle, reply, asked.out);
   std::memcpy(asked.out.data(), reply.content.data(), reply.content.size());
   return Status::Ok();
@@ -116,6 +121,7 @@ Status ReadPieces(const Handle& handle, uint64_t offset, std::span<std::byte> ou
 
 Status WriteChunks(Link& link, const Handle& handle, uint64_t offset, ByteSpan bytes) {
   struct Chunk {
+    Buffer sealed;  // a copy, where it is
     LeasedBytes leased;
     std::future<Result<Buffer>> answer;
   };
@@ -130,15 +136,22 @@ Status WriteChunks(Link& link, const Handle& handle, uint64_t offset, ByteSpan b
     const size_t part = std::min<size_t>(kWriteBytes - (offset + at) % kBlockBytes, bytes.size() - at);
     const ByteSpan run = bytes.subspan(at, part);
     if (chunks.size() == kWritesUnderWay) finish_oldest();
-    auto leased = LeasedBytes::Of(handle.client, run);
+    std::vector<uint32_t> sums = SumsOfBlocks(offset + at, run);
+    std::vector<net::BlockSeal> seals;
+    Buffer sealed;
+    if (handle.client->seals()) {
+      sealed.assign(run.begin(), run.end());
+      seals = SealBlocks(offset + at, sealed);
+    }
+    auto leased = LeasedBytes::Of(handle.client, sealed.empty() ? run : ByteSpan(sealed));
     if (!leased.ok()) {
       status = leased.status();
       break;
     }
-    WriteRequest request{handle.number, offset + at, leased->memory(), SumsOfBlocks(offset + at, run)};
+    WriteRequest request{handle.number, offset + at, leased->memory(), std::move(sums), std::move(seals)};
     auto [answer, set] = Awaited<Buffer>();
     handle.client->AskThen(kStoreWriteKind, Encode(request), std::move(set));
-    chunks.push_back({std::move(*leased), std::move(answer)});
+    chunks.push_back({std::move(sealed), std::move(*leased), std::move(answer)});
     os::KillPoint("buffer-store-sent");
     at += part;
   }
@@ -298,7 +311,7 @@ void ReadBlocks(const std::shared_ptr<Arrival>& arrival) {
     network.Read(arrival->client.server(), arrival->reply.memory, parts[i].at, parts[i].bytes, kReadTimeout,
                  [arrival, i, part = parts[i], &network](Result<net::ReadBuffer> block) {
                    const auto out = arrival->out.subspan(part.at, part.bytes);
-                   if (arrival->status.ok()) arrival->status = TakeBlock(block, arrival->reply.sums[i], out);
+                   if (arrival->status.ok()) arrival->status = TakeBlock(block, arrival->reply, i, out);
                    if (--arrival->blocks_left > 0) return;
                    network.EndLease(arrival->client.server(), arrival->reply.memory);
                    arrival->end(arrival->status);
@@ -339,9 +352,10 @@ void BufferObjectReader::Fetch(uint64_t offset, std::span<std::byte> into, std::
     fetched_.notify_all();
   };
   const auto arrival = std::make_shared<Arrival>(handle, into, std::move(keeps), end);
-  handle.client->AskThen(kStoreReadKind, Encode(StoreReadRequest{handle.number, offset, into.size(), true}),
+  handle.client->AskThen(kStoreReadKind,
+                         Encode(StoreReadRequest{handle.number, offset, into.size(), true, handle.client->seals()}),
                          [arrival](const Result<Buffer>& answer) {
-                           auto reply = DecodePiece(answer, arrival->out.size());
+                           auto reply = DecodePiece(arrival->client, answer, arrival->out.size());
                            if (!reply.ok()) return arrival->end(reply.status());
                            arrival->reply = *std::move(reply);
                            if (arrival->reply.memory.bytes > 0) return ReadBlocks(arrival);

@@ -188,9 +188,14 @@ Status BufferStore::Put(StoreOperation operation, const std::string& key, ByteSp
     return link_.Ask(std::move(request), repeat).status();
   }
   KEDGE_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, link_.Connection());
-  KEDGE_ASSIGN_OR_RETURN(const LeasedBytes leased, LeasedBytes::Of(client, bytes));
-  request.memory = leased.memory();
   request.sums = SumsOfBlocks(0, bytes);
+  Buffer sealed;
+  if (client->seals()) {
+    sealed.assign(bytes.begin(), bytes.end());
+    request.seals = SealBlocks(0, sealed);
+  }
+  KEDGE_ASSIGN_OR_RETURN(const LeasedBytes leased, LeasedBytes::Of(client, sealed.empty() ? bytes : ByteSpan(sealed)));
+  request.memory = leased.memory();
   return link_.AskBy(*client, std::move(request)).status();
 }
 

@@ -22,6 +22,7 @@ Result<ClientOptions> OptionsOf(const StoreLocation& location) {
   options.owner = location.owner;
   options.provider = location.provider;
   options.interface_address = location.interface_address;
+  options.encrypt = location.encrypt;
   KEDGE_ASSIGN_OR_RETURN(options.secret, net::ReadSecret(location.secret));
   return options;
 }

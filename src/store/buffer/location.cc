@@ -29,11 +29,15 @@ Status SetStoreOption(std::string_view key, const std::string& value, std::strin
     location->interface_address = value;
   } else if (key == "drain") {
     location->drain = value;
+  } else if (key == "encrypt") {
+    if (value != "true" && value != "false")
+      return RefusedLocation(text, fmt::format("encrypt={} is neither true nor false", value));
+    location->encrypt = value == "true";
   } else if (key == "partner") {
     location->partner = value;
   } else {
-    return RefusedLocation(text,
-                           fmt::format("\"{}\" is none of folder, owner, secret, provider, interface, drain, partner", key));
+    return RefusedLocation(
+        text, fmt::format("\"{}\" is none of folder, owner, secret, provider, interface, encrypt, drain, partner", key));
   }
   return Status::Ok();
 }
@@ -55,6 +59,7 @@ Result<StoreLocation> ParseStoreLocation(std::string_view text, const Config* co
     location.secret = config->GetString("buffer.secret");
     location.provider = config->GetString("net.provider");
     location.interface_address = config->GetString("net.interface");
+    location.encrypt = config->GetBool("net.encrypt");
   }
   for (size_t at = question + 1; at < text.size();) {
     const size_t end = std::min(text.find('&', at), text.size());
@@ -108,9 +113,9 @@ StoreLocation StoreLocation::Partner() const {
 // Also what is as it would be by itself: the configuration of whoever reads it is another one.
 std::string StoreLocation::ToText() const {
   const auto value = [](const std::string& one) { return s3::Encode(one, "/:"); };
-  return fmt::format("{}?folder={}&owner={}&secret={}&provider={}&interface={}{}{}{}{}", ToDisplay(), value(folder), value(owner),
-                     value(secret), value(provider), value(interface_address), partner.empty() ? "" : "&partner=", value(partner),
-                     drain.empty() ? "" : "&drain=", value(drain));
+  return fmt::format("{}?folder={}&owner={}&secret={}&provider={}&interface={}{}{}{}{}{}", ToDisplay(), value(folder),
+                     value(owner), value(secret), value(provider), value(interface_address), encrypt ? "&encrypt=true" : "",
+                     partner.empty() ? "" : "&partner=", value(partner), drain.empty() ? "" : "&drain=", value(drain));
 }
 
 }  // namespace kedge::buffer

@@ -26,6 +26,8 @@ struct StoreLocation {
   std::string drain = {};    // where a store lies; resolved in the canonical text. Empty: the buffer's store stands alone
   std::string partner = {};  // the second server, in the same folder and for the same owner; empty: there is none
 
+  bool encrypt = false;  // its bytes lie sealed where the other side reads them (net.encrypt)
+
   // Canonical: two texts of one meaning give one.
   std::string ToText() const;
   // For people: "bb://SERVER/PREFIX".

@@ -3,6 +3,7 @@ carries there to FILE: the payloads of 1000 bytes and more, from whatever connec
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 
 PAYLOAD_BYTES_MIN = 1000
 EVERY_PROTOCOL = 3
+SO_RCVBUFFORCE = 33
+WAITING_BYTES_MAX = 256 << 20
 OUTGOING = 4  # on the loopback each frame is seen twice
 
 
@@ -40,6 +43,9 @@ def main() -> int:
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(EVERY_PROTOCOL)) as wire:
         wire.bind(("lo", 0))
         wire.settimeout(0.1)
+        # What the listener has no time for waits: as much as may, where this user may say so.
+        with contextlib.suppress(PermissionError):
+            wire.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, WAITING_BYTES_MAX)
         listener = threading.Thread(target=listen, args=(wire, has_ended, found))
         listener.start()
         try:
