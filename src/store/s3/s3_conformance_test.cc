@@ -8,7 +8,7 @@ namespace {
 using s3::testing::S3Ground;
 
 std::vector<Case> Cases() {
-  std::vector<Case> cases = {{"Moto", [] { return std::make_unique<S3Ground>(*s3::testing::Moto()); }}};
+  std::vector<Case> cases = {{"Moto", [] { return std::make_unique<S3Ground>(s3::testing::Moto()); }}};
   if (s3::testing::HasVersitygw())
     cases.push_back({"Versitygw", [] { return std::make_unique<S3Ground>(*s3::testing::Versitygw()); }});
   if (s3::testing::HasRadosgw()) cases.push_back({"Radosgw", [] { return std::make_unique<S3Ground>(*s3::testing::Radosgw()); }});

@@ -16,7 +16,7 @@ class BucketCourse final : public RaceCourse {
 };
 
 std::vector<RaceCase> BucketCourses() {
-  std::vector<RaceCase> cases = {{"Moto", [] { return std::make_unique<BucketCourse>(*s3::testing::Moto()); }, KEDGE_RACE_STEP}};
+  std::vector<RaceCase> cases = {{"Moto", [] { return std::make_unique<BucketCourse>(s3::testing::Moto()); }, KEDGE_RACE_STEP}};
   if (s3::testing::HasVersitygw())
     cases.push_back({"Versitygw", [] { return std::make_unique<BucketCourse>(*s3::testing::Versitygw()); }, KEDGE_RACE_STEP});
   return cases;

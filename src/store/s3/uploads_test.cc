@@ -5,6 +5,7 @@
 #include <mutex>
 #include <set>
 
+#include "base/crc32c.h"
 #include "store/s3/testing/fault_fixture.h"
 
 namespace kedge::s3 {

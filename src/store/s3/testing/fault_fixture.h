@@ -10,7 +10,7 @@
 #include "base/random.h"
 #include "store/s3/s3_store.h"
 #include "store/s3/testing/fault_proxy.h"
-#include "store/s3/testing/s3_server.h"
+#include "store/s3/testing/shared_servers.h"
 #include "store/s3/uploads.h"
 
 namespace kedge::s3::testing {
@@ -18,16 +18,9 @@ namespace kedge::s3::testing {
 inline const TemporaryOwner kWriter{"node1", 3, "agent"};
 inline constexpr uint64_t kObjectBytes = 2 * kPartBytesMin + 1000;
 
-// One of each for the whole program: they take seconds to start.
-inline S3Server& Moto() {
-  static const std::unique_ptr<S3Server> server = S3Server::StartMoto();
-  return *server;
-}
-
 // The one that compares what it gets, where the machine has it.
 inline S3Server& Server() {
-  static const std::unique_ptr<S3Server> server = S3Server::StartVersitygw();
-  return server ? *server : Moto();
+  return Versitygw() != nullptr ? *Versitygw() : Moto();
 }
 
 inline const Buffer& Content() {

@@ -1,4 +1,4 @@
-// Servers for a whole test program, and stores on them.
+// Stores in buckets of servers for a whole test program.
 #pragma once
 
 #include <atomic>
@@ -6,24 +6,10 @@
 #include <string>
 
 #include "store/s3/s3_store.h"
-#include "store/s3/testing/s3_server.h"
+#include "store/s3/testing/shared_servers.h"
 #include "store/testing/ground.h"
 
 namespace kedge::s3::testing {
-
-// One of each for the whole program: they take seconds to start.
-inline S3Server* Moto() {
-  static const std::unique_ptr<S3Server> server = S3Server::StartMoto();
-  return server.get();
-}
-inline S3Server* Versitygw() {
-  static const std::unique_ptr<S3Server> server = S3Server::StartVersitygw();
-  return server.get();
-}
-inline S3Server* Radosgw() {
-  static const std::unique_ptr<S3Server> server = S3Server::StartRadosgw();
-  return server.get();
-}
 
 class S3Ground final : public kedge::testing::Ground {
  public:
