@@ -27,7 +27,6 @@ def test_small_runs_make_all_figures(tmp_path: Path) -> None:
     assert stored["job"] <= 1.1 * stored["node"]
     protected = {scope: of_scope[0] for scope, of_scope in json.loads((tmp_path / "redundancy.json").read_text())["runs"].items()}
     assert protected["off"]["natural_bytes"] == 0 < protected["job"]["natural_bytes"] < protected["job"]["captured_bytes"]
-    assert protected["off"]["net_bytes_read"] > protected["job"]["net_bytes_read"] > 0
     agreed = json.loads((tmp_path / "reduction.json").read_text())["members"]
     assert [row["members"] for row in agreed] == [2, 4] and all(row["seconds"] > 0 for row in agreed)
     (tmp_path / "job.md").unlink()
