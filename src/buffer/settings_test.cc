@@ -1,7 +1,11 @@
 #include "burst/settings.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cerrno>
+
+#include "buffer/where.h"
 #include "net/secret_file.h"
 #include "os/files/files.h"
 #include "os/testing/temporary_folder.h"
@@ -75,6 +79,20 @@ TEST(BufferSettings, AStoreInAFolderSaysWhereServersAre) {
   sources.overrides.emplace_back("buffer.folder", "/shared/buffers");
   EXPECT_EQ(of_files()->folder, "/shared/buffers");
   EXPECT_EQ(of_store(behind)->folder, "/shared/buffers");
+}
+
+// The store may be another user's, who could lead a server of root's anywhere.
+TEST(BufferSettings, ALinkInAStoreIsNotFollowed) {
+  const os::testing::TemporaryFolder root;
+  os::FileSystem& fs = os::SystemFileSystem();
+  for (const char* folder : {"/store", "/elsewhere"}) ASSERT_TRUE(fs.Mkdir(root.path() + folder, 0755).ok());
+  ASSERT_EQ(symlink("../elsewhere", (root.path() + "/store/buffers").c_str()), 0);
+  ServerOptions options;
+  options.name = "fast";
+  options.stores = {root.path() + "/store"};
+  const Status said = SayWhereItIs(options, "an address");
+  EXPECT_EQ(said.errno_value(), ELOOP) << said.ToString();
+  EXPECT_TRUE(fs.List(root.path() + "/elsewhere")->empty());
 }
 
 TEST(BufferStoreLocation, SaysAllThatAnotherProcessNeeds) {

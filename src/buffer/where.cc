@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "burst/settings.h"
+#include "os/files/file_mode.h"
 #include "os/files/file_system.h"
 #include "os/files/files.h"
 #include "os/machine/machine.h"
@@ -14,13 +15,18 @@ namespace {
 
 constexpr uint32_t kReadableToAll = 0644;
 
-// Whatever the umask is.
+// Whatever the umask is. The owner of a store may be another than this user, and put a link there: it is not followed.
+Status GiveMode(os::FileSystem& fs, const std::string& path, uint32_t mode) {
+  KEDGE_ASSIGN_OR_RETURN(const auto file, fs.Open(path, os::OpenFlags::kRead | os::OpenFlags::kNoFollow));
+  return os::SetFileMode(fs, *file, mode);
+}
+
 Status MakeFolderOf(const std::string& path, uint32_t mode) {
   os::FileSystem& fs = os::SystemFileSystem();
   const Status status = fs.Mkdir(path, mode);
   if (status.errno_value() == EEXIST) return Status::Ok();
   KEDGE_RETURN_IF_ERROR(status);
-  KEDGE_RETURN_IF_ERROR(fs.Chmod(path, mode));
+  KEDGE_RETURN_IF_ERROR(GiveMode(fs, path, mode));
   return os::SyncFolder(fs, os::ParentPath(path));
 }
 
@@ -29,7 +35,7 @@ Status SayInFolder(const ServerOptions& options, const std::string& folder, cons
   const Json where = {{"name", options.name}, {"address", address}};
   const std::string path = os::JoinPath(folder, options.name + ".buffer");
   KEDGE_RETURN_IF_ERROR(os::WriteFileDurably(fs, path, where.dump(), "buffer", mode));
-  return fs.Chmod(path, mode);
+  return GiveMode(fs, path, mode);
 }
 
 Status SayInStore(const ServerOptions& options, const std::string& store, const std::string& address) {
@@ -40,6 +46,7 @@ Status SayInStore(const ServerOptions& options, const std::string& store, const 
   const uint32_t mode = info.user_id == os::EffectiveUser() ? info.mode : info.mode | 0755;
   const std::string folder = os::JoinPath(store, kFolderInStore);
   KEDGE_RETURN_IF_ERROR(MakeFolderOf(folder, mode));
+  KEDGE_RETURN_IF_ERROR(os::SystemFileSystem().Open(folder, os::OpenFlags::kRead | os::OpenFlags::kNoFollow).status());
   return SayInFolder(options, folder, address, mode & 0666);
 }
 
