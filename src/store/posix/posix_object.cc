@@ -9,8 +9,6 @@ namespace kedge {
 
 namespace {
 
-constexpr uint64_t kHintedBytesMin = uint64_t{256} << 10;
-
 bool IsAligned(uint64_t number) {
   return number % os::kDirectAlignmentBytes == 0;
 }
@@ -48,8 +46,6 @@ Status PosixObjectWriter::CloseFiles() {
 }
 
 Status PosixObjectWriter::FlushHint(uint64_t offset, uint64_t bytes, bool wait) {
-  // A write of its own for so little makes the sync that follows no shorter.
-  if (!wait && hinted_bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes < kHintedBytesMin) return Status::Ok();
   const Status status = file_->SyncFileRange(offset, bytes, wait ? os::SyncRange::kStartAndWait : os::SyncRange::kStart);
   // Where the file system cannot, fsync does it all. Any other error is one of write-back, and the bytes may be lost.
   if (status.code() == Code::kUnsupported || status.code() == Code::kInvalidArgument) return Status::Ok();

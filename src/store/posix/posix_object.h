@@ -1,8 +1,6 @@
 // The objects of a PosixStore: files under temporary names until they are published.
 #pragma once
 
-#include <atomic>
-#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -61,7 +59,6 @@ class PosixObjectWriter final : public ObjectWriter {
   const Place place_;
   std::mutex mutex_;
   Status failure_;  // the first one of a write; guarded by mutex_
-  std::atomic<uint64_t> hinted_bytes_{0};
   bool closed_ = false;
   bool is_in_place_ = false;
 };

@@ -127,15 +127,6 @@ TEST_F(PosixStoreTest, AFailedWriteBackIsRememberedByCommit) {
   ExpectNothingThere("f/object");
 }
 
-// The sync that follows carries a few pages as soon.
-TEST_F(PosixStoreTest, AHintOfAFewBytesIsNotTaken) {
-  const auto writer = Begin("f/object");
-  ASSERT_TRUE(writer->WriteAt(0, AsBytes("abc")).ok());
-  Fail(Call::kSyncFileRange, EIO);
-  EXPECT_TRUE(writer->FlushHint(0, 3, false).ok());
-  EXPECT_EQ(writer->FlushHint(0, 1 << 20, false).errno_value(), EIO);
-}
-
 TEST_F(PosixStoreTest, AHintThatTheFileSystemDoesNotKnowIsNoError) {
   const auto writer = Begin("f/object");
   ASSERT_TRUE(writer->WriteAt(0, AsBytes("abc")).ok());
