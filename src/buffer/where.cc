@@ -46,7 +46,7 @@ Status SayInStore(const ServerOptions& options, const std::string& store, const 
   const uint32_t mode = info.user_id == os::EffectiveUser() ? info.mode : info.mode | 0755;
   const std::string folder = os::JoinPath(store, kFolderInStore);
   KEDGE_RETURN_IF_ERROR(MakeFolderOf(folder, mode));
-  KEDGE_RETURN_IF_ERROR(os::SystemFileSystem().Open(folder, os::OpenFlags::kRead | os::OpenFlags::kNoFollow).status());
+  KEDGE_RETURN_IF_ERROR(fs.Open(folder, os::OpenFlags::kRead | os::OpenFlags::kNoFollow).status());
   return SayInFolder(options, folder, address, mode & 0666);
 }
 

@@ -80,6 +80,8 @@ struct SetMember {
   Buffer image_record;           // encoded: the last bytes of the stream
   NaturalBlocks natural = {};    // none without parity
 
+  // Of its thin stream (redundancy/natural.h).
+  uint64_t thin_bytes() const { return blocks.bytes - natural.bytes(); }
   friend bool operator==(const SetMember&, const SetMember&) = default;
 };
 

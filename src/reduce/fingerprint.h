@@ -5,6 +5,10 @@
 // own checkpoints with them.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
 #include "base/status.h"
 #include "format/block_map.h"
 #include "format/wire.h"
@@ -12,6 +16,16 @@
 namespace kedge::reduce {
 
 Fingerprint FingerprintOf(ByteSpan block);
+// The first half of it.
+inline uint64_t NumberOf(const Fingerprint& fingerprint) {
+  uint64_t number = 0;
+  std::memcpy(&number, fingerprint.data(), sizeof number);
+  return number;
+}
+// For tables.
+struct HashOfFingerprint {
+  size_t operator()(const Fingerprint& fingerprint) const { return NumberOf(fingerprint); }
+};
 // Whether all bytes are zero; true for none.
 bool IsZeros(ByteSpan block);
 

@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -15,6 +14,7 @@
 
 #include "format/block_map.h"
 #include "format/wire.h"
+#include "reduce/fingerprint.h"
 
 namespace kedge::reduce {
 
@@ -59,20 +59,13 @@ class FirstBlocks {
     std::shared_ptr<const PieceBytes> piece;
     uint64_t offset = 0;
   };
-  struct Hash {
-    size_t operator()(const Fingerprint& fingerprint) const {
-      size_t hash = 0;
-      std::memcpy(&hash, fingerprint.data(), sizeof hash);
-      return hash;
-    }
-  };
   First Find(const Fingerprint& fingerprint, const BlockContent& content, const ImageBlock& block) {
     const std::lock_guard lock(mutex_);
     return blocks_.try_emplace(fingerprint, First{block, content.bytes.size(), content.piece, content.offset}).first->second;
   }
 
   std::mutex mutex_;
-  std::unordered_map<Fingerprint, First, Hash> blocks_;
+  std::unordered_map<Fingerprint, First, HashOfFingerprint> blocks_;
 };
 
 }  // namespace kedge::reduce

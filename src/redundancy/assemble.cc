@@ -30,7 +30,7 @@ Result<SetArithmetic> SetArithmetic::Make(const SetRecord& set) {
   }
   const Geometry geometry(set);
   std::vector<uint64_t> image_bytes;
-  for (const SetMember& member : set.members) image_bytes.push_back(member.blocks.bytes - member.natural.bytes());
+  for (const SetMember& member : set.members) image_bytes.push_back(member.thin_bytes());
   return SetArithmetic(geometry, std::move(image_bytes));
 }
 

@@ -11,7 +11,7 @@ constexpr uint64_t kBlocksAnImage = 256;
 
 uint64_t LongestOf(const SetRecord& set) {
   uint64_t longest = 0;
-  for (const SetMember& member : set.members) longest = std::max(longest, member.blocks.bytes - member.natural.bytes());
+  for (const SetMember& member : set.members) longest = std::max(longest, member.thin_bytes());
   return longest;
 }
 

@@ -23,16 +23,8 @@ struct SizedBlock {
   friend bool operator==(const SizedBlock&, const SizedBlock&) = default;
 };
 struct HashOfSizedBlock {
-  size_t operator()(const SizedBlock& block) const {
-    size_t hash = 0;
-    std::memcpy(&hash, block.fingerprint.data(), sizeof hash);
-    return hash;
-  }
+  size_t operator()(const SizedBlock& block) const { return reduce::NumberOf(block.fingerprint); }
 };
-
-uint64_t ThinBytes(const SetMember& member) {
-  return member.blocks.bytes - member.natural.bytes();
-}
 
 }  // namespace
 
@@ -58,7 +50,7 @@ void KeepNatural(uint32_t parity, std::vector<SetMember>* members) {
       return owners[{member.natural.block_bytes, block.fingerprint}].count <= parity;
     });
     longest = std::max(longest, member.blocks.bytes);
-    longest_thin = std::max(longest_thin, ThinBytes(member));
+    longest_thin = std::max(longest_thin, member.thin_bytes());
   }
   const bool is_worth_it = longest - longest_thin >= longest / kWorthOneIn;
   for (SetMember& member : *members) {
@@ -67,7 +59,7 @@ void KeepNatural(uint32_t parity, std::vector<SetMember>* members) {
 }
 
 ThinStream::ThinStream(const SetMember& member)
-    : hole_bytes_(member.natural.block_bytes), bytes_(ThinBytes(member)), stream_bytes_(member.blocks.bytes) {
+    : hole_bytes_(member.natural.block_bytes), bytes_(member.thin_bytes()), stream_bytes_(member.blocks.bytes) {
   holes_.reserve(member.natural.blocks.size());
   uint64_t left_out = 0;
   for (const NaturalBlocks::Block& block : member.natural.blocks) {
@@ -76,9 +68,13 @@ ThinStream::ThinStream(const SetMember& member)
   }
 }
 
+std::vector<ThinStream::Hole>::const_iterator ThinStream::HoleFrom(uint64_t stream_offset) const {
+  return std::partition_point(holes_.begin(), holes_.end(),
+                              [&](const Hole& hole) { return hole.offset + hole_bytes_ <= stream_offset; });
+}
+
 uint64_t ThinStream::ThinBefore(uint64_t stream_offset) const {
-  const auto next = std::partition_point(holes_.begin(), holes_.end(),
-                                         [&](const Hole& hole) { return hole.offset + hole_bytes_ <= stream_offset; });
+  const auto next = HoleFrom(stream_offset);
   if (next != holes_.end() && next->offset < stream_offset) return next->thin_offset;
   return stream_offset - static_cast<uint64_t>(next - holes_.begin()) * hole_bytes_;
 }
@@ -103,8 +99,7 @@ std::vector<ThinStream::Piece> ThinStream::OfThin(uint64_t offset, uint64_t byte
 std::vector<ThinStream::Piece> ThinStream::OfStream(uint64_t offset, uint64_t bytes) const {
   KEDGE_CHECK(offset <= stream_bytes_ && bytes <= stream_bytes_ - offset);
   std::vector<Piece> pieces;
-  auto next =
-      std::partition_point(holes_.begin(), holes_.end(), [&](const Hole& hole) { return hole.offset + hole_bytes_ <= offset; });
+  auto next = HoleFrom(offset);
   while (bytes > 0) {
     const uint64_t left_out = static_cast<uint64_t>(next - holes_.begin()) * hole_bytes_;
     if (next != holes_.end() && next->offset <= offset) {
@@ -125,7 +120,7 @@ std::vector<ThinStream::Piece> ThinStream::OfStream(uint64_t offset, uint64_t by
 BlockTable ThinTable(const SetMember& member) {
   if (member.natural.blocks.empty()) return member.blocks;
   const BlockTable& all = member.blocks;
-  BlockTable thin{ThinBytes(member), all.block_bytes, {}};
+  BlockTable thin{member.thin_bytes(), all.block_bytes, {}};
   thin.crc32c.reserve(thin.BlockCount());
   auto from = all.crc32c.begin();
   for (const NaturalBlocks::Block& block : member.natural.blocks) {

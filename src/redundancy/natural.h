@@ -58,6 +58,9 @@ class ThinStream {
     uint64_t thin_offset = 0;  // of what follows it
     Fingerprint fingerprint = {};
   };
+  // The first that ends behind that place of the stream.
+  std::vector<Hole>::const_iterator HoleFrom(uint64_t stream_offset) const;
+
   uint64_t hole_bytes_ = 0;
   uint64_t bytes_ = 0;
   uint64_t stream_bytes_ = 0;

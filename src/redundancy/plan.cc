@@ -173,8 +173,7 @@ const char* SourceKindName(SourceKind kind) {
 SetSummary Summarize(const SetRecord& set, uint32_t record_crc32c) {
   SetSummary summary{set.identity, set.scheme, set.parity, LargestBlockOf(set), {}, record_crc32c};
   for (const SetMember& member : set.members) {
-    const uint64_t natural = member.natural.bytes();
-    summary.members.push_back({member.node, member.rank, member.blocks.bytes - natural, natural});
+    summary.members.push_back({member.node, member.rank, member.thin_bytes(), member.natural.bytes()});
   }
   return summary;
 }

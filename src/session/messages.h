@@ -89,6 +89,8 @@ struct JobKeys {
   bool Protects() const { return protect_scheme != ProtectScheme::kNone && schedule_node > 0; }
   // Blocks are looked for among those of all ranks of the node.
   bool DeduplicatesNode() const { return reduce_deduplicate >= Deduplication::kNode; }
+  // And among those of all nodes: not where bytes are to be compared, since those of another node are not at hand.
+  bool DeduplicatesJob() const { return reduce_deduplicate == Deduplication::kJob && !reduce_verify; }
   // Whether an interval says which versions go to the store: nodes are to agree on it.
   bool HasStoreInterval() const { return schedule_store > 0 && schedule_store_interval > Duration::zero(); }
 

@@ -17,6 +17,7 @@
 #include "store/posix/posix_store.h"
 #include "store/record_io.h"
 #include "store/testing/ledger.h"
+#include "store/testing/racer.h"
 #include "store/testing/version_maker.h"
 #include "store/versions.h"
 
@@ -27,39 +28,23 @@ using os::testing::Call;
 using os::testing::InterposedFileSystem;
 using os::testing::Interposition;
 using os::testing::SimulatedFileSystem;
+using testing::kRacedImages;
 using testing::Ledger;
 using testing::MakerOptions;
 using testing::PublishRanks;
+using testing::Racer;
 
-const MakerOptions kRacersImages{
-    .ranks = 2, .ranks_per_part = 1, .region_bytes = {700, 9}, .chunk_bytes = 512, .piece_bytes = 300};
-
-// What one process has at hand.
-struct Actor {
+// A racer with a store of its own over a file system.
+struct Actor : Racer {
   Actor(os::FileSystem& fs, const std::string& node, Ledger* promises)
-      : store(MakePosixStore(fs, {.path = "/store"})), owner{node, 1, "agent"}, ledger(promises) {}
+      : Actor(MakePosixStore(fs, {.path = "/store"}), node, promises) {}
 
-  Status Open() {
-    KEDGE_ASSIGN_OR_RETURN(const Catalog opened, Catalog::OpenOrCreate(*store, owner));
-    catalog.emplace(opened);
-    return Status::Ok();
-  }
-  Generation At(int64_t version, uint32_t attempt = 1) const { return {catalog->id(), "job", "grid", version, attempt, 1}; }
-  Status PublishRank(int64_t version, uint32_t rank) {
-    KEDGE_ASSIGN_OR_RETURN(const FinishOutcome outcome, PublishRanks(*catalog, At(version), rank, 1, kRacersImages));
-    if (outcome.complete) ledger->Acknowledge(At(version));
-    return Status::Ok();
-  }
   Status Take(int64_t version) {
     KEDGE_RETURN_IF_ERROR(PublishRank(version, 0));
-    KEDGE_ASSIGN_OR_RETURN(const FinishOutcome outcome, PublishRanks(*catalog, At(version), 1, 1, kRacersImages));
+    KEDGE_ASSIGN_OR_RETURN(const FinishOutcome outcome, PublishRanks(*catalog, At(version), 1, 1, kRacedImages));
     if (!outcome.complete) return Status(Code::kIncomplete, "the other part has gone");
     ledger->Acknowledge(At(version));
     return Status::Ok();
-  }
-  Status Retain(uint32_t keep) {
-    ledger->AllowRemoval("grid", keep);
-    return ApplyRetention(*catalog, "job", "grid", {keep, {}}, nullptr);
   }
   Status Pin(int64_t version) {
     const Status status = PinVersion(*catalog, At(version));
@@ -74,10 +59,10 @@ struct Actor {
     return report.problems.empty() ? Status::Ok() : Status(Code::kInternal, report.problems.front());
   }
 
-  std::unique_ptr<Store> store;
-  TemporaryOwner owner;
-  Ledger* ledger;
-  std::optional<Catalog> catalog;
+ private:
+  Actor(std::unique_ptr<Store> its_own, const std::string& node, Ledger* promises)
+      : Racer(*its_own, node, promises), own_(std::move(its_own)) {}
+  std::unique_ptr<Store> own_;
 };
 
 struct Scenario {
@@ -188,7 +173,7 @@ TEST(Race, AZombieMeetsGarbageCollection) {
   scenario.first = [](Actor& actor) { return actor.Take(1); };
   scenario.second = [](Actor& actor) {
     const Generation newer = actor.At(2, 2);
-    KEDGE_RETURN_IF_ERROR(testing::TakeVersion(*actor.catalog, newer, kRacersImages));
+    KEDGE_RETURN_IF_ERROR(testing::TakeVersion(*actor.catalog, newer, kRacedImages));
     actor.ledger->Acknowledge(newer);
     return actor.CollectAll();
   };
@@ -332,7 +317,7 @@ TEST(Race, ARemoverThatHasLookedMeetsOthers) {
       if (call != Call::kRename || path != removed_path) return Interposition::kPass;
       ++met;
       EXPECT_TRUE(
-          maker.store->PutIfAbsent(keys::RemovedKey(other), Encoded(RemovedRecord{other, 1}), maker.owner, Folders::kMustExist)
+          maker.store.PutIfAbsent(keys::RemovedKey(other), Encoded(RemovedRecord{other, 1}), maker.owner, Folders::kMustExist)
               .ok());
       EXPECT_TRUE(maker.Retain(1).ok());
       EXPECT_TRUE(maker.CollectAll().ok());
@@ -456,12 +441,12 @@ TEST(Race, AWithdrawalMeetsATakingOnThatBase) {
 
 // A later Kedge takes version 3, which may refer to any.
 Status PutNewerRecord(Actor& actor) {
-  KEDGE_ASSIGN_OR_RETURN(Buffer bytes, actor.store->Get(keys::VersionKey(actor.At(1)), kSmallRecordBytesMax));
+  KEDGE_ASSIGN_OR_RETURN(Buffer bytes, actor.store.Get(keys::VersionKey(actor.At(1)), kSmallRecordBytesMax));
   const std::span payload = std::span(bytes).first(bytes.size() - sizeof(uint32_t));
   bytes[10] = std::byte{99};
   const uint32_t crc32c = crc32c::Compute(payload.data(), payload.size());
   std::memcpy(&bytes[payload.size()], &crc32c, sizeof(crc32c));
-  return actor.store->PutIfAbsent(keys::VersionKey(actor.At(3)), bytes, actor.owner, Folders::kCreate);
+  return actor.store.PutIfAbsent(keys::VersionKey(actor.At(3)), bytes, actor.owner, Folders::kCreate);
 }
 
 TEST(Race, AWithdrawalMeetsWhatItDoesNotUnderstand) {
@@ -558,7 +543,7 @@ TEST(Race, FinishingMeetsRemoval) {
     KEDGE_RETURN_IF_ERROR(actor.Take(1));
     actor.ledger->AllowRemoval("grid", 0);
     KEDGE_RETURN_IF_ERROR(actor.Take(2));
-    return actor.store->Remove(keys::VersionKey(actor.At(1)));
+    return actor.store.Remove(keys::VersionKey(actor.At(1)));
   };
   scenario.first = [](Actor& actor) { return FinishVersion(*actor.catalog, actor.At(1)).status(); };
   scenario.second = [](Actor& actor) {

@@ -26,26 +26,16 @@ constexpr Duration kAgreedWithin = std::chrono::seconds(60);
 // Read or written at a time: whole blocks.
 constexpr size_t kStepBytes = size_t{4} << 20;
 
-uint64_t NumberOf(const Fingerprint& fingerprint) {
-  uint64_t number = 0;
-  std::memcpy(&number, fingerprint.data(), sizeof number);
-  return number;
-}
-
 // Before the names of its objects in their keys.
 std::string PrefixOf(const Generation& generation) {
   return keys::RelativeToJob(generation.job, keys::GenerationFolder(generation)) + '/';
 }
 
-struct HashOfFingerprint {
-  size_t operator()(const Fingerprint& fingerprint) const { return NumberOf(fingerprint); }
-};
-
 struct FoundBlock {
   reduce::ImageBlock place;  // of one of them
   uint32_t count = 0;
 };
-using Blocks = std::unordered_map<Fingerprint, FoundBlock, HashOfFingerprint>;
+using Blocks = std::unordered_map<Fingerprint, FoundBlock, reduce::HashOfFingerprint>;
 
 }  // namespace
 
@@ -127,8 +117,7 @@ Status WriteShare(StoreContext& store, const Generation& generation, const reduc
 bool JobBlocks::AreWanted(const Job& job) {
   const JobKeys& keys = job.hello.keys;
   const bool are_written_here = keys.store_layout != StoreLayout::kLeaders && !Stagers::HasThem(job);
-  // Bytes of another node are not at hand to be compared.
-  return keys.reduce_deduplicate == Deduplication::kJob && !keys.reduce_verify && are_written_here;
+  return keys.DeduplicatesJob() && are_written_here;
 }
 
 std::vector<JobBlocks::Source> JobBlocks::TakeReaders(Version& version, const std::vector<uint32_t>& ranks,
@@ -213,7 +202,7 @@ void JobBlocks::OnAgreed(Version& version, const reduce::PopularBlocks& all, uin
   const std::string prefix = PrefixOf(version.generation);
   const auto agreed_on = std::make_shared<const reduce::CommonBlocks>(
       all, found->block_bytes,
-      [&](uint32_t node, const Fingerprint& agreed) { return prefix + keys::CommonObject(node, NumberOf(agreed)); });
+      [&](uint32_t node, const Fingerprint& agreed) { return prefix + keys::CommonObject(node, reduce::NumberOf(agreed)); });
   if (version.writers == Version::Writers::kAwaited) version.common = agreed_on;
   auto share = agreed_on->ShareOf(member);
   if (!share) return;

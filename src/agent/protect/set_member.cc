@@ -52,9 +52,7 @@ uint32_t TableBlockBytes(const ImageRecord& record, uint32_t natural_block_bytes
 
 uint32_t NaturalBlockBytes(const JobKeys& keys) {
   const bool has_parity = keys.protect_scheme == ProtectScheme::kXor || keys.protect_scheme == ProtectScheme::kReedSolomon;
-  // Bytes of another node are not at hand to be compared.
-  const bool are_wanted = keys.reduce_deduplicate == Deduplication::kJob && !keys.reduce_verify;
-  return has_parity && are_wanted ? keys.reduce_block_bytes : 0;
+  return has_parity && keys.DeduplicatesJob() ? keys.reduce_block_bytes : 0;
 }
 
 Result<SetMember> MakeMember(const HeldStream& stream, uint64_t record_offset, uint64_t record_bytes,

@@ -57,7 +57,7 @@ class SetSource final : public redundancy::BlockSource {
   static Status ReadHere(const HeldStream& held, uint64_t offset, std::span<std::byte> to);
   // Waits for what another node has; the bytes stay where they arrive where `view` is not null, and are copied to `to` else.
   Status Arrive(const ReadPlan::Entry& entry, std::span<std::byte> to, ByteSpan* view);
-  // Whether the node that has just answered so is waited for no more.
+  // What a node has just answered: one that is silent is waited for no more.
   Status GiveUpWhereSilent(const std::string& node, Status status);
   // Sends what is expected as far as there are buffers.
   void BeginPlanned();
