@@ -7,8 +7,9 @@
 #include <set>
 
 #include "agent/bring/inventories.h"
+#include "agent/images/found_images.h"
 #include "agent/images/held_stream.h"
-#include "agent/images/images.h"
+#include "agent/images/open_images.h"
 #include "agent/peers/peers.h"
 #include "agent/space/assignment.h"
 #include "agent/space/memory_ledger.h"
@@ -69,14 +70,14 @@ void Fetch::ListVersions(Job& job, const LocalVersionsRequest& request, std::fun
   const Reach reach = request.everywhere ? Reach::kJob : Reach::kGroup;
   inventories_.Gather(job, request.name, reach, [this, request, done = std::move(done)](const auto& replies) {
     Job* found = core_.FindJob(request.store_id, request.job);
-    if (found == nullptr) return done(LocalVersionsReply{images_.LocalVersions(request), {}, {}});
+    if (found == nullptr) return done(LocalVersionsReply{ListLocalVersions(images_, request), {}, {}});
     // A group that knows of nothing says so: the ranks find out whether others do.
     if (!request.everywhere && !GenerationsIn(*replies).empty() && !inventories_.HasNewest(*found, request.name, *replies)) {
       LocalVersionsRequest of_all = request;
       of_all.everywhere = true;
       return ListVersions(*found, of_all, done);
     }
-    LocalVersionsReply reply{images_.LocalVersions(request), {}, {}};
+    LocalVersionsReply reply{ListLocalVersions(images_, request), {}, {}};
     if (request.everywhere) reply.silent_nodes = SilentNodes(*found, *replies);
     std::set<std::pair<Generation, uint32_t>> listed;
     for (const LocalVersion& local : reply.versions) listed.insert({local.generation, local.rank});
@@ -106,7 +107,7 @@ void Fetch::ListVersions(Job& job, const LocalVersionsRequest& request, std::fun
 
 void Fetch::Bring(Job& job, const Generation& generation, uint32_t rank, const BringOptions& options,
                   std::function<void(Status)> done) {
-  if (!options.replace && images_.FindWhole(generation, rank) != nullptr) return done(Status::Ok());
+  if (!options.replace && core_.FindWhole(generation, rank) != nullptr) return done(Status::Ok());
   if (!peers_.is_open()) {
     return done(NotHere(generation, rank));
   }
@@ -115,7 +116,7 @@ void Fetch::Bring(Job& job, const Generation& generation, uint32_t rank, const B
 
 void Fetch::BringFromNode(Job& job, const std::string& node, const ImageIdentity& image, std::function<void(Status)> done) {
   const auto& [generation, rank, ranks] = image;
-  if (images_.FindWhole(generation, rank) != nullptr) return done(Status::Ok());
+  if (core_.FindWhole(generation, rank) != nullptr) return done(Status::Ok());
   if (!IsFirst(generation, rank, std::move(done))) return;
   InventoryReply held;
   held.node = node;
@@ -142,7 +143,7 @@ void Fetch::TakeOwnImages(Order& order, const Members& members) {
   std::map<uint32_t, HeldStream>& own = order.from.own_images;
   for (const auto& member : members) {
     if (!member.rank || *member.rank == order.wanted.rank || own.contains(*member.rank)) continue;
-    const Image* image = images_.FindWhole(order.wanted.generation, *member.rank);
+    const Image* image = core_.FindWhole(order.wanted.generation, *member.rank);
     if (image != nullptr) own.emplace(*member.rank, HeldStream::Of(*image));
   }
 }
@@ -207,7 +208,7 @@ void Fetch::Choose(const Wanted& wanted, Reach reach, std::vector<InventoryReply
 
 // What lies here of the sets that the rank is in.
 void Fetch::TakeOwnParts(Order& order) {
-  const Version* version = images_.FindVersion(order.wanted.generation);
+  const Version* version = core_.FindVersion(order.wanted.generation);
   if (version == nullptr) return;
   for (const auto& [identity, held] : version->sets) {
     const auto& members = held->record.members;
@@ -371,7 +372,7 @@ Status Fetch::Adopt(const Order& order) {
   adopted.from_store = order.may_be_from_store && order.bringer->used_store();
   adopted.in_store = order.in_store || adopted.from_store;
   adopted.replace = order.wanted.options.replace;
-  KEDGE_RETURN_IF_ERROR(images_.Adopt(adopted));
+  KEDGE_RETURN_IF_ERROR(found_images_.Adopt(adopted));
   ++core_.counters().images_brought;
   LogInfo("agent", "{} rank {} is here again: {}", order.wanted.generation.ToString(), order.wanted.rank,
           order.bringer->UsedText());

@@ -24,7 +24,8 @@ namespace kedge {
 
 class AgentCore;
 class Assignment;
-class Images;
+class ImageTable;
+class FoundImages;
 class MemoryLedger;
 class OwnSlots;
 class Peers;
@@ -38,12 +39,13 @@ struct FoundImage {
 
 class Fetch {
  public:
-  Fetch(AgentCore& core, Assignment& assignment, Inventories& inventories, Images& images, MemoryLedger& memory,
-        OwnSlots& own_slots, Peers& peers, Tiers& tiers)
+  Fetch(AgentCore& core, Assignment& assignment, FoundImages& found_images, ImageTable& images, Inventories& inventories,
+        MemoryLedger& memory, OwnSlots& own_slots, Peers& peers, Tiers& tiers)
       : core_(core),
         assignment_(assignment),
-        inventories_(inventories),
+        found_images_(found_images),
         images_(images),
+        inventories_(inventories),
         memory_(memory),
         own_slots_(own_slots),
         peers_(peers),
@@ -92,8 +94,9 @@ class Fetch {
 
   AgentCore& core_;
   Assignment& assignment_;
+  FoundImages& found_images_;
+  ImageTable& images_;
   Inventories& inventories_;
-  Images& images_;
   MemoryLedger& memory_;
   OwnSlots& own_slots_;
   Peers& peers_;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "agent/images/images.h"
 #include "agent/peers/peers.h"
 #include "agent/tables/agent_core.h"
 #include "base/log.h"
@@ -98,7 +97,7 @@ InventoryReply Inventories::Own(const Job& job, const std::string& name) const {
   for (const auto& [generation, version] : job.versions) {
     if (!name.empty() && generation.name != name) continue;
     for (const auto& [rank, image] : version->images) {
-      if (images_.FindWhole(generation, rank) == nullptr) continue;
+      if (core_.FindWhole(generation, rank) == nullptr) continue;
       reply.images.push_back(
           {generation, rank, version->ranks, version->scheduled(), version->to_node, version->at_node, version->in_store()});
     }

@@ -21,7 +21,6 @@
 namespace kedge {
 
 class AgentCore;
-class Images;
 class Peers;
 
 // What the answers say of one generation, for redundancy/plan.h.
@@ -52,7 +51,7 @@ struct Haste {
 
 class Inventories {
  public:
-  Inventories(AgentCore& core, Images& images, Peers& peers) : core_(core), images_(images), peers_(peers) {}
+  Inventories(AgentCore& core, Peers& peers) : core_(core), peers_(peers) {}
 
   // What this node holds of a job; an empty name: of all names.
   InventoryReply Own(const Job& job, const std::string& name) const;
@@ -103,7 +102,6 @@ class Inventories {
   void LookAgain(const Key& key, uint64_t number);
 
   AgentCore& core_;
-  Images& images_;
   Peers& peers_;
   std::map<Key, std::map<uint64_t, Gathering>> gatherings_;
   std::map<Key, Known> known_;

@@ -10,7 +10,6 @@
 #include "agent/bring/fetch.h"
 #include "agent/bring/inventories.h"
 #include "agent/images/image_flusher.h"
-#include "agent/images/images.h"
 #include "agent/tables/agent_core.h"
 #include "redundancy/layout.h"
 #include "redundancy/plan.h"
@@ -109,7 +108,7 @@ void Rebuilder::Rebuild(Job& job, const RebuildRequest& request, std::function<v
       NoteAttempts(*drained, request.wanted, [this, work, wanted = request.wanted](const Status& noted) {
         if (!noted.ok() && work->reply.failure.ok()) work->reply.failure = noted;
         for (const Generation& generation : wanted) {
-          Version* version = images_.FindVersion(generation);
+          Version* version = core_.FindVersion(generation);
           if (version != nullptr) work->reply.images_owed += flush_.SendToStore(*version);
         }
         work->done(work->reply);

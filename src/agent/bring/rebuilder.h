@@ -15,13 +15,12 @@ namespace kedge {
 class AgentCore;
 class Fetch;
 class ImageFlusher;
-class Images;
 class Inventories;
 
 class Rebuilder {
  public:
-  Rebuilder(AgentCore& core, Fetch& fetch, ImageFlusher& flush, Images& images, Inventories& inventories)
-      : core_(core), fetch_(fetch), flush_(flush), images_(images), inventories_(inventories) {}
+  Rebuilder(AgentCore& core, Fetch& fetch, ImageFlusher& flush, Inventories& inventories)
+      : core_(core), fetch_(fetch), flush_(flush), inventories_(inventories) {}
 
   void Rebuild(Job& job, const RebuildRequest& request, std::function<void(RebuildReply)> done);
 
@@ -33,7 +32,6 @@ class Rebuilder {
   AgentCore& core_;
   Fetch& fetch_;
   ImageFlusher& flush_;
-  Images& images_;
   Inventories& inventories_;
 };
 

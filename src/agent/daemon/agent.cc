@@ -62,6 +62,10 @@ void Agent::Subscribe() {
                                std::function<void(Status)> done) {
     fetch_.Bring(job, generation, rank, options, std::move(done));
   };
+  events.image_written = [this](Image& image) { publisher_.OnWritten(image); };
+  events.publication_due = [this](Version& version) { publisher_.Consider(version); };
+  // Retention in the store has passed over its parts.
+  events.version_left_out = [this](const Version& version) { publisher_.Retain(*version.job, version.generation.name); };
   events.files_due = [this](Image& image) { publisher_.PublishFiles(image); };
   events.protection_due = [this](Version& version) { protect_.Consider(version); };
   events.pins_changed = [this](Version& version) { held_sets_.UpdatePins(version); };
@@ -107,8 +111,8 @@ void Agent::OnTierLost(TierUnit* unit) {
   protect_.OnTierLost();
   held_sets_.DropLost();
   for (const auto& [key, job] : core_->jobs()) {
-    for (const auto& [generation, version] : job->versions) images_.RescueLost(*version);
-    images_.ReconsiderAll(*job);
+    for (const auto& [generation, version] : job->versions) retention_.RescueLost(*version);
+    retention_.ReconsiderAll(*job);
   }
   sessions_.RestartSessionsOf(unit);
 }
@@ -174,7 +178,7 @@ Status Agent::Prepare() {
 }
 
 void Agent::Housekeep() {
-  images_.SaveUnsaved();
+  retention_.SaveUnsaved();
   waiters_.Tick();
   protect_.Tick();
   shipper_.Tick();
@@ -201,7 +205,7 @@ void Agent::CheckPlaces() {
 // Without its run folder no client and no tool finds this agent, and a client makes another one there. Who is attached goes to
 // that one; this one stores what it holds, makes nothing anew, touches nothing at the paths that were its own, and leaves.
 void Agent::CheckReachable() {
-  if (!unreachable_ || images_.HasPendingWithStore()) hopeful_ns_ = core_->clock().NowNs();
+  if (!unreachable_ || pending_.HasAnyWithStore()) hopeful_ns_ = core_->clock().NowNs();
   if (unreachable_ || server_.IsReachable()) return;
   unreachable_ = true;
   LogError("agent", "the run folder {} was removed, or is another agent's by now: this agent finishes what it holds and leaves",
@@ -220,7 +224,7 @@ bool Agent::IsIdle() {
   const bool retaining = std::any_of(core_->jobs().begin(), core_->jobs().end(),
                                      [](const auto& job) { return !job.second->retention_running.empty(); });
   return waiters_.waiting() == 0 && flush_.in_flight() == 0 && !retaining && peer_server_.leases() == 0 && !carrier_.IsBusy() &&
-         !images_.HasPending();
+         !pending_.HasAny();
 }
 
 Result<std::string> Agent::Run() {
@@ -256,11 +260,11 @@ std::string Agent::RunLoop() {
       return finished ? "it was told to stop" : "it was told to stop; what its workers had in hand is left to a successor";
     }
     const bool may_leave = (unreachable_ || leave_when_drained_) && flush_.in_flight() == 0;
-    const bool has_pending = may_leave && images_.HasPending();
+    const bool has_pending = may_leave && pending_.HasAny();
     const bool finished = may_leave && !has_pending && !carrier_.IsBusy();
     if (unreachable_ && finished && waiters_.waiting() == 0) return "nobody can reach it: its run folder is gone";
     if (has_pending && WaitsInVain()) {
-      return "nobody can reach it, its store has not come back, and with it goes " + images_.NamePending(nullptr, Level::kLast);
+      return "nobody can reach it, its store has not come back, and with it goes " + pending_.Name(nullptr, Level::kLast);
     }
     const bool drained = leave_when_drained_ && finished;
     const bool idle =
@@ -270,7 +274,7 @@ std::string Agent::RunLoop() {
     server_.AcceptAll();
     if (idle && server_.clients() > 0) continue;
     const Status stored = still_stored_.ConfirmAll(kStopPatience);
-    if (images_.HasPending()) continue;  // what was stored, and is not in the store any more, goes there again
+    if (pending_.HasAny()) continue;  // what was stored, and is not in the store any more, goes there again
     return (drained ? "everything is drained" : "it was idle") + CleanUp(stored);
   }
 }
@@ -279,8 +283,8 @@ std::string Agent::CleanUp(const Status& stored) {
   (void)core_->WaitIdle(kStopPatience);
   throughput_.SaveNow();
   if (!server_.IsReachable()) return "; its run folder is gone";
-  images_.ReconsiderPending();
-  if (images_.HasOnlyCopies()) {
+  retention_.ReconsiderPending();
+  if (pending_.HasOnlyCopies()) {
     memory_.ReleaseFree();
     return "; versions that are on this node only are kept in " + core_->settings().run_folder;
   }
@@ -290,7 +294,7 @@ std::string Agent::CleanUp(const Status& stored) {
                        core_->settings().run_folder, stored.message());
   }
   if (!core_->sessions().empty()) return "; clients are attached, so its files stay";
-  const uint32_t handed_over = images_.HandedOver();
+  const uint32_t handed_over = pending_.HandedOver();
   metrics_.reset();
   peers_.Close();
   memory_.Stop();

@@ -32,7 +32,14 @@
 #include "agent/gather/shipper.h"
 #include "agent/gather/stagers.h"
 #include "agent/gather/staging_post.h"
-#include "agent/images/images.h"
+#include "agent/images/arrivals.h"
+#include "agent/images/found_images.h"
+#include "agent/images/gap_filler.h"
+#include "agent/images/image_table.h"
+#include "agent/images/open_images.h"
+#include "agent/images/passing_chunks.h"
+#include "agent/images/pending_images.h"
+#include "agent/images/retention.h"
 #include "agent/peers/measure_peers.h"
 #include "agent/peers/peers.h"
 #include "agent/protect/held_sets.h"
@@ -74,13 +81,16 @@ class Agent {
   Flush& flush() { return flush_; }
   Halts& halts() { return halts_; }
   HeldSets& held_sets() { return held_sets_; }
-  Images& images() { return images_; }
+  FoundImages& found_images() { return found_images_; }
+  ImageTable& images() { return images_; }
   MemoryLedger& memory() { return memory_; }
   OwnSlots& own_slots() { return own_slots_; }
+  PendingImages& pending() { return pending_; }
   PeerServer& peer_server() { return peer_server_; }
   Peers& peers() { return peers_; }
   Protect& protect() { return protect_; }
   Publisher& publisher() { return publisher_; }
+  Retention& retention() { return retention_; }
   Server& server() { return server_; }
   Shipper& shipper() { return shipper_; }
   Sessions& sessions() { return sessions_; }
@@ -112,44 +122,52 @@ class Agent {
 
   const std::unique_ptr<AgentCore> core_;
   Throughput throughput_{*core_, tiers_};
-  MemoryLedger memory_{*core_, assignment_, images_, own_slots_, redundancy_room_, tiers_};
-  Tiers tiers_{*core_, assignment_, flush_, images_, memory_, throughput_};
+  MemoryLedger memory_{*core_, assignment_, retention_, own_slots_, redundancy_room_, tiers_};
+  Tiers tiers_{*core_, assignment_, flush_, retention_, memory_, throughput_};
   OwnSlots own_slots_{assignment_, memory_};
   RedundancyRoom redundancy_room_{*core_, memory_, own_slots_, tiers_};
-  Assignment assignment_{*core_, flush_, images_, memory_, redundancy_room_, throughput_, tiers_};
-  Images images_{*core_, assignment_, flush_, throughput_, tiers_};
-  Flush flush_{*core_, assignment_, attempt_watch_, images_, publisher_, throughput_, tiers_};
-  Publisher publisher_{*core_, carrier_, flush_, images_, throughput_};
-  AttemptWatch attempt_watch_{*core_, images_};
-  StillStored still_stored_{*core_, flush_, images_, publisher_};
-  DrainWatch drain_watch_{*core_, images_, still_stored_};
-  StraightParts straight_parts_{*core_, flush_, images_};
+  Assignment assignment_{*core_, flush_, retention_, memory_, redundancy_room_, throughput_, tiers_};
+  ImageTable images_{*core_, assignment_, flush_};
+  GapFiller gaps_{*core_, images_};
+  PassingChunks passing_{*core_, images_, throughput_};
+  Retention retention_{*core_, assignment_, flush_, gaps_, images_, passing_};
+  Arrivals arrivals_{*core_, flush_, gaps_, images_, passing_, retention_, throughput_};
+  FoundImages found_images_{*core_, flush_, gaps_, images_, tiers_};
+  OpenImages open_images_{*core_, images_};
+  PendingImages pending_{*core_, images_};
+  Flush flush_{*core_, assignment_, attempt_watch_, images_, pending_, retention_, throughput_, tiers_};
+  Publisher publisher_{*core_, carrier_, flush_, images_, retention_, throughput_};
+  AttemptWatch attempt_watch_{*core_, images_, retention_};
+  StillStored still_stored_{*core_, flush_, images_, publisher_, retention_};
+  DrainWatch drain_watch_{*core_, retention_, still_stored_};
+  StraightParts straight_parts_{*core_, flush_, retention_};
   Peers peers_{*core_};
   MeasurePeers measure_peers_{*core_, peers_};
-  LocalLevel local_level_{*core_, images_, peers_};
+  LocalLevel local_level_{*core_, images_, peers_, retention_};
   Completions completions_{*core_, peers_, publisher_};
   Tuning tuning_{*core_};
-  Takings takings_{*core_, images_, peers_};
-  Turns turns_{*core_, flush_, images_, peers_, tuning_};
+  Takings takings_{*core_, peers_};
+  Turns turns_{*core_, flush_, images_, peers_, retention_, tuning_};
   Halts halts_{*core_};
-  HeldSets held_sets_{*core_, images_, own_slots_, tiers_};
-  Protect protect_{*core_, assignment_, held_sets_, images_, own_slots_, peers_, redundancy_room_, tiers_};
-  Inventories inventories_{*core_, images_, peers_};
-  Fetch fetch_{*core_, assignment_, inventories_, images_, memory_, own_slots_, peers_, tiers_};
-  Rebuilder rebuilder_{*core_, fetch_, flush_, images_, inventories_};
+  HeldSets held_sets_{*core_, own_slots_, tiers_};
+  Protect protect_{*core_, assignment_, held_sets_, images_, own_slots_, peers_, retention_, redundancy_room_, tiers_};
+  Inventories inventories_{*core_, peers_};
+  Fetch fetch_{*core_, assignment_, found_images_, images_, inventories_, memory_, own_slots_, peers_, tiers_};
+  Rebuilder rebuilder_{*core_, fetch_, flush_, inventories_};
   Windows windows_{*core_, fetch_, memory_};
-  Carrier carrier_{*core_, fetch_, flush_, images_, peers_, publisher_};
+  Carrier carrier_{*core_, fetch_, flush_, peers_, publisher_};
   Phases phases_{*core_, peers_};
   Stagers stagers_{*core_, peers_};
   StagingPost staging_post_{*core_, peers_};
-  JobBlocks job_blocks_{*core_, flush_, images_};
-  Shipper shipper_{*core_, assignment_, carrier_, flush_, images_, job_blocks_, peers_, publisher_, stagers_};
-  Sessions sessions_{*core_, assignment_, carrier_, images_, peers_, protect_, server_, throughput_, tiers_, tuning_};
-  Waiters waiters_{*core_, attempt_watch_, flush_, images_, local_level_, protect_, publisher_, server_};
-  PeerServer peer_server_{*core_, carrier_, completions_, held_sets_, images_,  inventories_, local_level_,
-                          peers_, phases_,  protect_,     shipper_,   takings_, turns_};
-  Server server_{*core_,         CallsOfServer(), fetch_,     halts_,     windows_,  images_,
-                 measure_peers_, peers_,          publisher_, rebuilder_, sessions_, waiters_};
+  JobBlocks job_blocks_{*core_, flush_, images_, retention_};
+  Shipper shipper_{*core_, assignment_, carrier_, flush_, job_blocks_, peers_, publisher_, stagers_};
+  Sessions sessions_{*core_,   arrivals_,  assignment_, carrier_,    found_images_, open_images_, peers_,
+                     protect_, retention_, server_,     throughput_, tiers_,        tuning_};
+  Waiters waiters_{*core_, attempt_watch_, flush_, local_level_, pending_, protect_, publisher_, server_};
+  PeerServer peer_server_{*core_, carrier_, completions_, held_sets_, inventories_, local_level_,
+                          peers_, phases_,  protect_,     shipper_,   takings_,     turns_};
+  Server server_{*core_,   CallsOfServer(), fetch_,     halts_,     images_,   measure_peers_, open_images_, peers_,
+                 pending_, publisher_,      rebuilder_, retention_, sessions_, waiters_,       windows_};
   std::unique_ptr<os::TextServer> metrics_;
   os::EventFd stop_;
   bool leave_now_ = false;

@@ -9,7 +9,6 @@
 #include "agent/door/sessions.h"
 #include "agent/flush/flush.h"
 #include "agent/flush/publisher.h"
-#include "agent/images/images.h"
 #include "agent/peers/peers.h"
 #include "agent/protect/held_sets.h"
 #include "agent/protect/protect.h"
@@ -31,7 +30,7 @@ void RecoverImages(Agent& agent) {
     Status recovered;
     if (!os::IsTemporaryName(entry.name)) {
       auto file = ReadImageFile(path);
-      recovered = file.ok() ? agent.images().Recover(path, *file) : file.status();
+      recovered = file.ok() ? agent.found_images().Recover(path, *file) : file.status();
       if (recovered.ok()) continue;
       LogWarning("agent", "local record {} is passed over: {}", path, recovered.ToString());
     }
@@ -69,7 +68,7 @@ void FlushAgain(Agent& agent) {
     // The note of it had not reached this image's record.
     if (version.in_store()) {
       agent.flush().SetState(*image, FlushState::kStored);
-      agent.images().SaveFile(*image);
+      agent.images().Save(*image);
     } else if (version.skipped) {
       agent.flush().SetState(*image, FlushState::kNone);
     } else {
@@ -102,13 +101,13 @@ void RecoverState(Agent& agent) {
   uint32_t freed = 0;
   for (TierUnit* unit : agent.tiers().units()) freed += unit->space->FreeUnreferenced();
   for (auto& [key, job] : agent.core().jobs()) {
-    agent.images().ReconsiderAll(*job);
+    agent.retention().ReconsiderAll(*job);
     // A version may have become complete, and the former agent died before the older ones went.
     for (const std::string& name : job->Names()) agent.publisher().Retain(*job, name);
     std::vector<Generation> generations;
     for (const auto& [generation, version] : job->versions) generations.push_back(generation);
     for (const Generation& generation : generations) {
-      if (Version* version = agent.images().FindVersion(generation)) agent.protect().Consider(*version);
+      if (Version* version = agent.core().FindVersion(generation)) agent.protect().Consider(*version);
     }
   }
   agent.sessions().ForgetIdleJobs();

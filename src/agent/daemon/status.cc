@@ -12,7 +12,6 @@
 #include "agent/door/server.h"
 #include "agent/door/sessions.h"
 #include "agent/flush/flush.h"
-#include "agent/images/images.h"
 #include "agent/peers/peers.h"
 #include "agent/protect/protect.h"
 #include "agent/schedule/halts.h"
@@ -153,12 +152,12 @@ Json LevelsJson(const Version& version) {
   return levels;
 }
 
-Json VersionJson(Agent& agent, const Version& version) {
+Json VersionJson(const Version& version) {
   Json json{{"name", version.generation.name},
             {"version", version.generation.version},
             {"attempt", version.generation.attempt},
             {"take", version.generation.take},
-            {"level", LevelName(agent.images().LevelOf(version))},
+            {"level", LevelName(version.ReachedLevel())},
             {"scheduled", LevelName(version.scheduled())},
             {"undecided", version.undecided.has_value()},
             {"skipped", version.skipped},
@@ -182,7 +181,7 @@ Json VersionJson(Agent& agent, const Version& version) {
 
 Json FlushJson(Agent& agent) {
   uint64_t images = 0, bytes = 0;
-  agent.images().CountPending(nullptr, Level::kLast, &images, &bytes);
+  agent.pending().Count(nullptr, Level::kLast, &images, &bytes);
   return {{"images_pending", images},
           {"bytes_pending", bytes},
           {"bytes_queued", agent.flush().queued_bytes()},
@@ -208,7 +207,7 @@ Json JobJson(Agent& agent, const Job& job) {
   json["groups"] = agent.protect().DescribeGroups(job);
   json["versions"] = Json::array();
   for (auto entry = job.versions.rbegin(); entry != job.versions.rend(); ++entry) {
-    json["versions"].push_back(VersionJson(agent, *entry->second));
+    json["versions"].push_back(VersionJson(*entry->second));
   }
   return json;
 }
@@ -252,7 +251,7 @@ std::string MetricsText(Agent& agent) {
     text += fmt::format("# HELP kedge_{0} {1}.\n# TYPE kedge_{0} gauge\nkedge_{0} {2}\n", name, help, value);
   };
   uint64_t images = 0, bytes = 0;
-  agent.images().CountPending(nullptr, Level::kLast, &images, &bytes);
+  agent.pending().Count(nullptr, Level::kLast, &images, &bytes);
   gauge("images_pending", "Images on their way to a level", images);
   gauge("bytes_pending", "Bytes of these images", bytes);
   gauge("flushes_in_flight", "Pieces being written to stores", agent.flush().in_flight());

@@ -8,7 +8,6 @@
 #include "agent/gather/carrier.h"
 #include "agent/gather/phases.h"
 #include "agent/gather/shipper.h"
-#include "agent/images/images.h"
 #include "agent/peers/peers.h"
 #include "agent/protect/held_sets.h"
 #include "agent/protect/protect.h"
@@ -164,7 +163,7 @@ void PeerServer::Serve() {
 }
 
 void PeerServer::OnDescribe(Job&, const DescribeRequest& request, Answer answer) {
-  const Image* image = images_.FindWhole(request.generation, request.rank);
+  const Image* image = core_.FindWhole(request.generation, request.rank);
   const Buffer* record = nullptr;
   if (const HeldObject* copy = image == nullptr ? held_sets_.FindCopy(request.generation, request.rank, &record) : nullptr) {
     return answer(Encode(DescribeReply{*record, copy->record.blocks.bytes}));
@@ -201,7 +200,7 @@ HeldStream PeerServer::StreamOf(const ReadRequest& request) const {
     const HeldObject* object = held_sets_.FindObject(request.set, request.member);
     return object == nullptr ? HeldStream() : HeldStream::Of(object->ranges);
   }
-  if (const Image* image = images_.FindWhole(request.generation, request.rank)) return HeldStream::Of(*image);
+  if (const Image* image = core_.FindWhole(request.generation, request.rank)) return HeldStream::Of(*image);
   const Buffer* record = nullptr;
   const HeldObject* copy = held_sets_.FindCopy(request.generation, request.rank, &record);
   return copy == nullptr ? HeldStream() : HeldStream::Of(copy->ranges);

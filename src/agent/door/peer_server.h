@@ -19,7 +19,6 @@ class AgentCore;
 class Carrier;
 class Completions;
 class HeldSets;
-class Images;
 class Inventories;
 class LocalLevel;
 class Peers;
@@ -33,14 +32,14 @@ class PeerServer {
  public:
   using Answer = net::Answer;
 
-  PeerServer(AgentCore& core, Carrier& carrier, Completions& completions, HeldSets& held_sets, Images& images,
-             Inventories& inventories, LocalLevel& local_level, Peers& peers, Phases& phases, Protect& protect, Shipper& shipper,
-             Takings& takings, Turns& turns)
+  PeerServer(AgentCore& core, Carrier& carrier, Completions& completions, HeldSets& held_sets, Inventories& inventories,
+             LocalLevel& local_level, Peers& peers, Phases& phases, Protect& protect, Shipper& shipper, Takings& takings,
+             Turns& turns)
       : core_(core),
         carrier_(carrier),
         completions_(completions),
         held_sets_(held_sets),
-        images_(images),
+
         inventories_(inventories),
         local_level_(local_level),
         peers_(peers),
@@ -83,7 +82,6 @@ class PeerServer {
   Carrier& carrier_;
   Completions& completions_;
   HeldSets& held_sets_;
-  Images& images_;
   Inventories& inventories_;
   LocalLevel& local_level_;
   Peers& peers_;

@@ -8,7 +8,10 @@
 #include "agent/door/sessions.h"
 #include "agent/door/waiters.h"
 #include "agent/flush/publisher.h"
-#include "agent/images/images.h"
+#include "agent/images/image_table.h"
+#include "agent/images/open_images.h"
+#include "agent/images/pending_images.h"
+#include "agent/images/retention.h"
 #include "agent/peers/measure_peers.h"
 #include "agent/peers/peers.h"
 #include "agent/schedule/halts.h"
@@ -218,7 +221,7 @@ void Server::HandleSessionRequest(uint64_t id, const NumberedMessage& message) {
     });
   }
   if (const auto* close = std::get_if<CloseImageRequest>(&message.message)) {
-    return ReplyStatus(id, message.number, images_.Close(*session, close->image));
+    return ReplyStatus(id, message.number, open_images_.Close(*session, close->image));
   }
   sessions_.End(*session, "goodbye");
   ReplyStatus(id, message.number, Status::Ok());
@@ -228,7 +231,7 @@ void Server::HandleSessionRequest(uint64_t id, const NumberedMessage& message) {
 void Server::OpenImage(uint64_t id, uint64_t number, const OpenImageRequest& request) {
   Session* session = core_.sessions().Find(Find(id)->session_id);
   if (!request.replace) {
-    auto reply = images_.Open(*session, request);
+    auto reply = open_images_.Open(*session, request);
     if (reply.ok()) return Reply(id, number, *reply);
     if (reply.status().code() != Code::kNotFound || !session->job->BringsImages()) return ReplyStatus(id, number, reply.status());
   }
@@ -238,7 +241,7 @@ void Server::OpenImage(uint64_t id, uint64_t number, const OpenImageRequest& req
     Session* found = client == nullptr ? nullptr : core_.sessions().Find(client->session_id);
     if (found == nullptr) return;
     if (!brought.ok()) return ReplyStatus(id, number, brought);
-    auto opened = images_.Open(*found, request);
+    auto opened = open_images_.Open(*found, request);
     if (!opened.ok()) return ReplyStatus(id, number, opened.status());
     Reply(id, number, *opened);
   });
@@ -266,7 +269,7 @@ void Server::Handle(uint64_t id, const NumberedMessage& message) {
   if (const auto* versions = std::get_if<LocalVersionsRequest>(&body)) {
     Job* job = core_.FindJob(versions->store_id, versions->job);
     if (job == nullptr || !job->BringsImages()) {
-      return Reply(id, number, LocalVersionsReply{images_.LocalVersions(*versions), {}, {}});
+      return Reply(id, number, LocalVersionsReply{ListLocalVersions(images_, *versions), {}, {}});
     }
     return fetch_.ListVersions(*job, *versions,
                                [this, id, number](const LocalVersionsReply& reply) { Reply(id, number, reply); });
@@ -284,8 +287,8 @@ void Server::Handle(uint64_t id, const NumberedMessage& message) {
     return Reply(id, number, sessions_.KnownJobs(*known));
   }
   if (const auto* measure = std::get_if<MeasureRequest>(&body)) return Measure(id, number, *measure);
-  if (const auto* cleanup = std::get_if<CleanupRequest>(&body)) return Reply(id, number, images_.Cleanup(*cleanup));
-  if (const auto* pending = std::get_if<PendingRequest>(&body)) return Reply(id, number, images_.PendingOf(*pending));
+  if (const auto* cleanup = std::get_if<CleanupRequest>(&body)) return Reply(id, number, retention_.Cleanup(*cleanup));
+  if (const auto* pending = std::get_if<PendingRequest>(&body)) return Reply(id, number, pending_.Of(*pending));
   if (const auto* retain = std::get_if<RetainRequest>(&body)) {
     Job* job = core_.FindJob(retain->store_id, retain->job);
     if (job != nullptr) publisher_.Retain(*job, retain->name);

@@ -22,7 +22,10 @@ namespace kedge {
 class AgentCore;
 class Fetch;
 class Halts;
-class Images;
+class ImageTable;
+class Retention;
+class PendingImages;
+class OpenImages;
 class MeasurePeers;
 class Peers;
 class Publisher;
@@ -39,15 +42,18 @@ struct DaemonCalls {
 
 class Server {
  public:
-  Server(AgentCore& core, DaemonCalls daemon, Fetch& fetch, Halts& halts, Windows& windows, Images& images,
-         MeasurePeers& measure_peers, Peers& peers, Publisher& publisher, Rebuilder& rebuilder, Sessions& sessions,
-         Waiters& waiters)
+  Server(AgentCore& core, DaemonCalls daemon, Fetch& fetch, Halts& halts, ImageTable& images, MeasurePeers& measure_peers,
+         OpenImages& open_images, Peers& peers, PendingImages& pending, Publisher& publisher, Rebuilder& rebuilder,
+         Retention& retention, Sessions& sessions, Waiters& waiters, Windows& windows)
       : core_(core),
         daemon_(std::move(daemon)),
         fetch_(fetch),
         halts_(halts),
         windows_(windows),
         images_(images),
+        retention_(retention),
+        pending_(pending),
+        open_images_(open_images),
         measure_peers_(measure_peers),
         peers_(peers),
         publisher_(publisher),
@@ -100,7 +106,10 @@ class Server {
   Fetch& fetch_;
   Halts& halts_;
   Windows& windows_;
-  Images& images_;
+  ImageTable& images_;
+  Retention& retention_;
+  PendingImages& pending_;
+  OpenImages& open_images_;
   MeasurePeers& measure_peers_;
   Peers& peers_;
   Publisher& publisher_;

@@ -6,7 +6,9 @@
 #include <algorithm>
 
 #include "agent/door/server.h"
-#include "agent/images/images.h"
+#include "agent/images/arrivals.h"
+#include "agent/images/open_images.h"
+#include "agent/images/retention.h"
 #include "agent/peers/peers.h"
 #include "agent/protect/protect.h"
 #include "agent/schedule/halts.h"
@@ -78,7 +80,7 @@ Job& Sessions::JobFor(const Hello& hello) {
     job.halt = Halt();
     job.told_to_exit = false;
     job.disagreements.clear();
-    images_.ReconsiderAll(job);
+    retention_.ReconsiderAll(job);
   }
   return job;
 }
@@ -334,7 +336,7 @@ Status Sessions::ChangeMembers(Job& job, const Membership& members) {
   job.members = members;
   SaveJob(job);
   Status joined = protect_.OnMembers(job);
-  images_.ReconsiderAll(job);
+  retention_.ReconsiderAll(job);
   return joined;
 }
 
@@ -342,7 +344,7 @@ void Sessions::Detach(uint32_t session_id) {
   Session* session = core_.sessions().Find(session_id);
   if (session == nullptr) return;
   session->connection = 0;
-  images_.CloseAll(*session);
+  open_images_.CloseAll(*session);
   assignment_.Drop(*session);
 }
 
@@ -364,8 +366,8 @@ void Sessions::End(Session& session, const char* why) {
   session.ended = true;
   LogInfo("agent", "session {} of job {} rank {} ends: {}", session.id, session.hello.job, session.hello.rank, why);
   assignment_.Drop(session);
-  images_.DropUnended(session);
-  images_.CloseAll(session);
+  arrivals_.DropUnended(session);
+  open_images_.CloseAll(session);
   FreeSlots(session);
   if (session.pidfd_watch != 0) core_.loop().Unwatch(session.pidfd_watch);
   RemoveFiles(session.id);
@@ -373,7 +375,7 @@ void Sessions::End(Session& session, const char* why) {
   Job& job = *session.job;
   job.left_ns = core_.clock().NowNs();
   core_.sessions().Remove(session.id);
-  images_.ReconsiderAll(job);
+  retention_.ReconsiderAll(job);
   assignment_.Pump();
   core_.Nudge();
 }
@@ -420,7 +422,7 @@ bool Sessions::Drain(Session& session, bool may_wait) {
       return false;
     }
     if (peek == RingPeek::kEmpty) break;
-    if (message.kind() == ClientMessageKind::kImageEnd && !images_.IsFilled(session, message.As<ImageEnd>(), may_wait)) break;
+    if (message.kind() == ClientMessageKind::kImageEnd && !arrivals_.IsFilled(session, message.As<ImageEnd>(), may_wait)) break;
     any = true;
     if (!session.must_restart || message.kind() == ClientMessageKind::kImageEnd) Handle(session, message);
     session.from_client.Advance();
@@ -436,10 +438,10 @@ void Sessions::Handle(Session& session, const ClientMessage& message) {
       // From before the agent began to serve it: the client asks again when it attaches.
       if (session.connection != 0) status = assignment_.Add(session, message.As<RequestPlace>());
       break;
-    case ClientMessageKind::kImageBegin: status = images_.OnBegin(session, message.As<ImageBegin>()); break;
-    case ClientMessageKind::kChunkProgress: status = images_.OnProgress(session, message.As<ChunkProgress>()); break;
-    case ClientMessageKind::kImageEnd: status = images_.OnEnd(session, message.As<ImageEnd>()); break;
-    case ClientMessageKind::kImageAbort: images_.OnAbort(session, message.As<ImageAbort>().image_serial); break;
+    case ClientMessageKind::kImageBegin: status = arrivals_.OnBegin(session, message.As<ImageBegin>()); break;
+    case ClientMessageKind::kChunkProgress: status = arrivals_.OnProgress(session, message.As<ChunkProgress>()); break;
+    case ClientMessageKind::kImageEnd: status = arrivals_.OnEnd(session, message.As<ImageEnd>()); break;
+    case ClientMessageKind::kImageAbort: arrivals_.OnAbort(session, message.As<ImageAbort>().image_serial); break;
     case ClientMessageKind::kReturnSlot: OnReturn(session, message.As<ReturnSlot>().slot); break;
     case ClientMessageKind::kChunkWritten: status = throughput_.OnChunkWritten(session, message.As<ChunkWritten>()); break;
     default: status = Status(Code::kInvalidArgument, "an entry of no known kind"); break;

@@ -16,7 +16,10 @@ namespace kedge {
 class AgentCore;
 class Assignment;
 class Carrier;
-class Images;
+class Retention;
+class Arrivals;
+class OpenImages;
+class FoundImages;
 class Peers;
 class Protect;
 class Server;
@@ -26,14 +29,18 @@ class Tuning;
 
 class Sessions {
  public:
-  Sessions(AgentCore& core, Assignment& assignment, Carrier& carrier, Images& images, Peers& peers, Protect& protect,
-           Server& server, Throughput& throughput, Tiers& tiers, Tuning& tuning)
+  Sessions(AgentCore& core, Arrivals& arrivals, Assignment& assignment, Carrier& carrier, FoundImages& found_images,
+           OpenImages& open_images, Peers& peers, Protect& protect, Retention& retention, Server& server, Throughput& throughput,
+           Tiers& tiers, Tuning& tuning)
       : core_(core),
+        arrivals_(arrivals),
         assignment_(assignment),
         carrier_(carrier),
-        images_(images),
+        found_images_(found_images),
+        open_images_(open_images),
         peers_(peers),
         protect_(protect),
+        retention_(retention),
         server_(server),
         throughput_(throughput),
         tiers_(tiers),
@@ -56,7 +63,7 @@ class Sessions {
   KnownJobsReply KnownJobs(const KnownJobsRequest& request) const;
 
   // Takes what has come through the mailboxes; whether there was anything. `may_wait`: also images whose gaps are being filled
-  // (Images::IsFilled), else what lies behind them is for later.
+  // (Arrivals::IsFilled), else what lies behind them is for later.
   bool DrainAll(bool may_wait = false);
   // A tier of theirs is lost: they are disconnected, and get new sessions when they come back.
   void RestartSessionsOf(const TierUnit* unit);
@@ -104,11 +111,14 @@ class Sessions {
   std::string MailboxPath(uint32_t id) const;
 
   AgentCore& core_;
+  Arrivals& arrivals_;
   Assignment& assignment_;
   Carrier& carrier_;
-  Images& images_;
+  FoundImages& found_images_;
+  OpenImages& open_images_;
   Peers& peers_;
   Protect& protect_;
+  Retention& retention_;
   Server& server_;
   Throughput& throughput_;
   Tiers& tiers_;

@@ -5,7 +5,7 @@
 
 #include "agent/door/sessions.h"
 #include "agent/gather/carrier.h"
-#include "agent/images/images.h"
+#include "agent/images/found_images.h"
 #include "agent/peers/peers.h"
 #include "agent/schedule/halts.h"
 #include "agent/schedule/tuning.h"
@@ -194,14 +194,7 @@ void Sessions::RecoverSession(uint32_t id) {
   Tuning::MarkCollected(*session);
   // Without its tiers its entries cannot be understood: tiers are named by their place in the list.
   session->must_restart = session->broken = !all_tiers;
-  // Images of it that are not through yet count as pending, as they did before.
-  for (const auto& [image_id, image] : images_.all()) {
-    if (image->session_id != id) continue;
-    session->NoteSerial(image->serial);
-    if (image->flush == FlushState::kWaiting || image->version->undecided) session->pending_serials.insert(image->serial);
-  }
-  images_.TellGone(*session);
-  images_.RecoverBase(*session);
+  found_images_.Resume(*session);
   core_.sessions().Add(std::move(session));
 }
 
@@ -222,7 +215,7 @@ void Sessions::RecoverSessions() {
       ids.push_back(static_cast<uint32_t>(std::stoul(number)));
   }
   // Whose images are here may have ended: what becomes of these is nothing to a session that begins now.
-  last_id_ = images_.LastSession();
+  last_id_ = found_images_.LastSession();
   for (uint32_t id : ids) last_id_ = std::max(last_id_, id);
   for (uint32_t id : ids) RecoverSession(id);
 }

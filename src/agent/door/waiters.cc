@@ -12,7 +12,7 @@
 #include "agent/flush/attempt_watch.h"
 #include "agent/flush/flush.h"
 #include "agent/flush/publisher.h"
-#include "agent/images/images.h"
+#include "agent/images/pending_images.h"
 #include "agent/protect/protect.h"
 #include "agent/schedule/local_level.h"
 #include "agent/tables/agent_core.h"
@@ -110,10 +110,10 @@ std::vector<uint32_t> Waiters::MissingRanks(const Version& version, Level level)
 
 bool Waiters::AnswerKnown(Wait& wait, Version& version) {
   LevelReply reply;
-  reply.level = images_.LevelOf(version);
+  reply.level = version.ReachedLevel();
   reply.scheduled = version.LastLevel();
   const Level target = wait.level == Level::kLast ? std::max(version.LastLevel(), Level::kLocal) : wait.level;
-  const Level by_nodes = images_.LevelByNodes(version);
+  const Level by_nodes = version.LevelByNodes();
   if (reply.level >= Level::kBuffer && (wait.is_test || target > by_nodes)) {
     const auto sure = StillHasJob({wait.connection, wait.asked_ns, wait.deadline_ns, wait.is_test});
     if (!sure) return false;
@@ -239,7 +239,7 @@ bool Waiters::Answer(Wait& wait) {
     server_.Reply(wait.connection, wait.number, LevelReply{level, Level::kStore, failure, {}});
     return true;
   }
-  if (Version* version = images_.FindVersion(wait.generation)) return AnswerKnown(wait, *version);
+  if (Version* version = core_.FindVersion(wait.generation)) return AnswerKnown(wait, *version);
   const int64_t now_ns = core_.clock().NowNs();
   if (wait.level == Level::kNode && wait.looked_up && !wait.is_test) {
     LevelReply reply;
@@ -293,7 +293,7 @@ void Waiters::OnVersionGone(const Version& version) {
 void Waiters::Check(const Generation& generation) {
   const auto gone = gone_failures_.find(NameKeyOf(generation));
   if (gone != gone_failures_.end() && !(generation < gone->second.generation)) {
-    const Version* version = images_.FindVersion(generation);
+    const Version* version = core_.FindVersion(generation);
     if (version != nullptr && version->in_store()) gone_failures_.erase(gone);
   }
   for (auto wait = waits_.begin(); wait != waits_.end();) {
@@ -317,7 +317,7 @@ void Waiters::Tick() {
 // the store, which is more, and what does not get to the store may get to other nodes.
 bool Waiters::IsFailed(const Version& version, Level at, Level wanted) const {
   if (wanted != Level::kNode) return wanted == at || wanted == Level::kLast || (wanted == Level::kBuffer && at == Level::kStore);
-  if (images_.LevelOf(version) >= Level::kNode) return false;
+  if (version.ReachedLevel() >= Level::kNode) return false;
   return at == Level::kStore ? !version.IsOwedToNodes() : version.scheduled() < Level::kStore || !version.failure.ok();
 }
 
@@ -327,7 +327,7 @@ bool Waiters::IsOutlived(const Version& version, Level level) const {
   // That may be gone from here by now.
   const Job& job = *version.job;
   if (level == Level::kNode && protect_.IsOutlived(version, job.LineageOf(version.generation.name))) return true;
-  return job.HasNewer(version.generation, [&](const Version& newer) { return images_.LevelOf(newer) >= level; });
+  return job.HasNewer(version.generation, [&](const Version& newer) { return newer.ReachedLevel() >= level; });
 }
 
 void Waiters::OnFailure(const Version& version, Level level, const Status& failure) {
@@ -362,7 +362,7 @@ Status Waiters::FormerFailure(const Job& job, Level wanted) const {
              version->generation < other.second->generation;
     };
     if (std::any_of(newest.begin(), newest.end(), makes_good)) continue;
-    if (images_.LevelOf(*version) >= target(*version)) continue;
+    if (version->ReachedLevel() >= target(*version)) continue;
     if (!version->failure.ok() && IsFailed(*version, Level::kStore, wanted)) return version->failure;
     const bool goes_on = wanted == Level::kBuffer || wanted == Level::kStore;
     if (const Status missing = NeverTaken(*version); goes_on && !missing.ok()) return missing;
@@ -445,7 +445,7 @@ bool Waiters::AnswerDrain(DrainWait& drain) {
   const Job* job = drain.request.job.empty() ? nullptr : core_.FindJob(drain.request.store_id, drain.request.job);
   DrainReply reply;
   if (job != nullptr || drain.request.job.empty()) {
-    images_.CountPending(job, drain.request.level, &reply.images_pending, &reply.bytes_pending);
+    pending_.Count(job, drain.request.level, &reply.images_pending, &reply.bytes_pending);
   }
   reply.images_failed = drain.images_failed;
   reply.failure = drain.failure;
@@ -453,7 +453,7 @@ bool Waiters::AnswerDrain(DrainWait& drain) {
   if (reply.images_pending > 0 && now_ns >= drain.deadline_ns) {
     reply.failure =
         Status(Code::kTimeout, fmt::format("{} images ({} bytes) are still on their way: {}{}", reply.images_pending,
-                                           reply.bytes_pending, images_.NamePending(job, drain.request.level), AbsenceOf(job)));
+                                           reply.bytes_pending, pending_.Name(job, drain.request.level), AbsenceOf(job)));
     reply.finished = true;
   }
   reply.finished = reply.finished || reply.images_pending == 0;

@@ -15,7 +15,7 @@ namespace kedge {
 class AgentCore;
 class AttemptWatch;
 class Flush;
-class Images;
+class PendingImages;
 class LocalLevel;
 class Protect;
 class Publisher;
@@ -23,13 +23,13 @@ class Server;
 
 class Waiters {
  public:
-  Waiters(AgentCore& core, AttemptWatch& attempt_watch, Flush& flush, Images& images, LocalLevel& local_level, Protect& protect,
-          Publisher& publisher, Server& server)
+  Waiters(AgentCore& core, AttemptWatch& attempt_watch, Flush& flush, LocalLevel& local_level, PendingImages& pending,
+          Protect& protect, Publisher& publisher, Server& server)
       : core_(core),
         attempt_watch_(attempt_watch),
         flush_(flush),
-        images_(images),
         local_level_(local_level),
+        pending_(pending),
         protect_(protect),
         publisher_(publisher),
         server_(server) {}
@@ -111,8 +111,8 @@ class Waiters {
   AgentCore& core_;
   AttemptWatch& attempt_watch_;
   Flush& flush_;
-  Images& images_;
   LocalLevel& local_level_;
+  PendingImages& pending_;
   Protect& protect_;
   Publisher& publisher_;
   Server& server_;

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <set>
 
-#include "agent/images/images.h"
+#include "agent/images/image_table.h"
+#include "agent/images/retention.h"
 #include "agent/tables/agent_core.h"
 #include "agent/tables/session.h"
 #include "base/log.h"
@@ -136,7 +137,7 @@ void AttemptWatch::LearnRestarts(const Job& job) {
       },
       [this, key = job.key()](const Restarts& restarts) {
         Job* found = core_.FindJob(key);
-        if (found != nullptr && restarts.ok()) images_.LearnRestarts(*found, *restarts);
+        if (found != nullptr && restarts.ok()) retention_.LearnRestarts(*found, *restarts);
       });
 }
 

@@ -19,12 +19,13 @@
 namespace kedge {
 
 class AgentCore;
-class Images;
+class ImageTable;
+class Retention;
 class Workers;
 
 class AttemptWatch {
  public:
-  AttemptWatch(AgentCore& core, Images& images) : core_(core), images_(images) {}
+  AttemptWatch(AgentCore& core, ImageTable& images, Retention& retention) : core_(core), images_(images), retention_(retention) {}
 
   // Once a second or so.
   void Tick();
@@ -60,7 +61,8 @@ class AttemptWatch {
   void LearnRestarts(const Job& job);
 
   AgentCore& core_;
-  Images& images_;
+  ImageTable& images_;
+  Retention& retention_;
   std::map<Key, Watched> attempts_;  // that have images on their way, or sessions
 };
 

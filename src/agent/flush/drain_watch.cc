@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "agent/flush/still_stored.h"
-#include "agent/images/images.h"
+#include "agent/images/retention.h"
 #include "agent/tables/agent_core.h"
 #include "base/log.h"
 #include "store/keys.h"
@@ -71,11 +71,11 @@ void DrainWatch::OnAnswer(const JobKey& key, const Answer& answer) {
     still_stored_.Doubt(*job);
   }
   for (const Generation& generation : answer.drained) {
-    Version* const version = images_.FindVersion(generation);
+    Version* const version = core_.FindVersion(generation);
     if (version == nullptr || !version->IsOnBufferOnly()) continue;
     version->drained = true;
     LogInfo("agent", "{} has come from the burst buffer to the store", generation.ToString());
-    images_.Reconsider(*version->job, generation.name);
+    retention_.Reconsider(*version->job, generation.name);
     core_.events().version_changed(generation);
   }
 }

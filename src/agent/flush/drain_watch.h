@@ -14,13 +14,13 @@
 namespace kedge {
 
 class AgentCore;
-class Images;
+class Retention;
 class StillStored;
 
 class DrainWatch {
  public:
-  DrainWatch(AgentCore& core, Images& images, StillStored& still_stored)
-      : core_(core), images_(images), still_stored_(still_stored) {}
+  DrainWatch(AgentCore& core, Retention& retention, StillStored& still_stored)
+      : core_(core), retention_(retention), still_stored_(still_stored) {}
 
   // A few times a second.
   void Tick();
@@ -42,7 +42,7 @@ class DrainWatch {
   void OnAnswer(const JobKey& key, const Answer& answer);
 
   AgentCore& core_;
-  Images& images_;
+  Retention& retention_;
   StillStored& still_stored_;
   std::map<JobKey, Look> looks_;  // of jobs with versions that wait
 };

@@ -6,9 +6,10 @@
 #include <vector>
 
 #include "agent/flush/attempt_watch.h"
-#include "agent/flush/publisher.h"
 #include "agent/images/held_stream.h"
-#include "agent/images/images.h"
+#include "agent/images/image_table.h"
+#include "agent/images/pending_images.h"
+#include "agent/images/retention.h"
 #include "agent/space/assignment.h"
 #include "agent/space/throughput.h"
 #include "agent/space/tiers.h"
@@ -58,18 +59,20 @@ Duration RetryPauses::Next(const Status& why) {
   return kFirstRetryPause * (1 << 2 * std::min(count++, kPausesGrownMax));
 }
 
-Flush::Flush(AgentCore& core, Assignment& assignment, AttemptWatch& attempt_watch, Images& images, Publisher& publisher,
-             Throughput& throughput, Tiers& tiers)
+Flush::Flush(AgentCore& core, Assignment& assignment, AttemptWatch& attempt_watch, ImageTable& images, PendingImages& pending,
+             Retention& retention, Throughput& throughput, Tiers& tiers)
     : core_(core),
       assignment_(assignment),
       attempt_watch_(attempt_watch),
       images_(images),
-      publisher_(publisher),
+      pending_(pending),
+
+      retention_(retention),
       throughput_(throughput),
       tiers_(tiers),
       cpus_(static_cast<uint32_t>(os::UsableCpuCount())) {}
 
-// Of an image that has not ended only chunks count that may leave their slots before it (images_release.cc), and they are
+// Of an image that has not ended only chunks count that may leave their slots before it (images/passing_chunks.h), and they are
 // counted when they are whole: the flush of the others may end long after its own writer needs a slot. So may the flush of
 // images that wait for the store.
 void Flush::CountChunks(Image& image) {
@@ -175,7 +178,7 @@ uint32_t Flush::SendToStore(Version& version) {
     if (image->doomed || image->flush == FlushState::kStored) continue;
     ++owed;
     if (!image->IsOnItsWay()) Start(*image);
-    images_.SaveFile(*image);
+    images_.Save(*image);
   }
   return owed;
 }
@@ -202,8 +205,8 @@ void Flush::TakeOut(Image& image, FlushState state) {
   if (image.version->images.size() == 1) return;
   // When all that go now are gone.
   core_.loop().Post([this, generation = image.version->generation] {
-    Version* version = images_.FindVersion(generation);
-    if (version != nullptr) publisher_.Consider(*version);
+    Version* version = core_.FindVersion(generation);
+    if (version != nullptr) core_.events().publication_due(*version);
   });
 }
 
@@ -229,7 +232,7 @@ bool Flush::RateAllows() {
 // longer than kHeldMax, so that a stream of captures never stops it.
 uint32_t Flush::WorkersNow() {
   const uint32_t workers = core_.settings().flush_workers;
-  const uint32_t writers = images_.Capturing();
+  const uint32_t writers = pending_.Capturing();
   if (writers == 0) {
     held_since_ns_ = 0;
     return workers;
@@ -449,7 +452,7 @@ void Flush::CheckWritten(Image& image) {
                                                     wrong->begin, wrong->end, wrong->chunk)));
   }
   SetState(image, FlushState::kWritten);
-  publisher_.OnWritten(image);
+  core_.events().image_written(image);
 }
 
 std::optional<ChunkPlace> Flush::FirstWrong(const Image& image) {
@@ -518,22 +521,23 @@ void Flush::WriteAgain(Image& image, const Status& why) {
 // Read whole: what was written is wrong, or cannot be read, and it takes more than one piece to tell whether another try helps.
 void Flush::Examine(Image& image, const Status& why) {
   SetState(image, FlushState::kWaiting);
-  ++image.readers;
+  images_.AddReader(image);
   const auto wrong = image.HasReleased() ? FirstWrong(image) : std::nullopt;
   core_.Background([held = HeldStream::Of(image), offset = image.record_object_offset, bytes = image.record_bytes,
                     wrong] { return ProveHeld(held, offset, bytes, wrong); },
                    [this, id = image.id, why](const Status& proved) {
                      Image* found = images_.Find(id);
                      KEDGE_CHECK(found != nullptr);
-                     --found->readers;
-                     if (found->doomed) return images_.OnReleased(*found);
+                     const bool is_doomed = found->doomed;
+                     images_.RemoveReader(*found);
+                     if (is_doomed) return;
                      proved.code() == Code::kCorrupt ? OnDamaged(*found, proved) : WriteAgain(*found, why);
                    });
 }
 
 void Flush::OnDamaged(Image& image, const Status& why) {
   const Version& version = *image.version;
-  images_.OnDamaged(*image.version, image.rank, why);
+  retention_.OnDamaged(*image.version, image.rank, why);
   // Members of its sets may have their part of it before all groups are done, and it is at level NODE.
   const bool may_be_elsewhere = version.at_node || (version.to_node && version.job->BringsImages());
   if (!may_be_elsewhere) return GiveUp(image, why);
@@ -569,12 +573,11 @@ void Flush::LeaveOut(Image& image, const Status& why) {
   LogInfo("agent", "{} rank {} stays out of the store: {}", version.generation.ToString(), image.rank, why.message());
   version.Skip();
   TakeOut(image, FlushState::kNone);
-  images_.SaveFile(image);
+  images_.Save(image);
   images_.OnSettled(image);
   core_.events().version_changed(version.generation);
-  images_.Reconsider(*version.job, version.generation.name);
-  // Parts of it may be there by now, which retention has passed over.
-  publisher_.Retain(*version.job, version.generation.name);
+  retention_.Reconsider(*version.job, version.generation.name);
+  core_.events().version_left_out(version);
 }
 
 void Flush::GiveUp(Image& image, const Status& why) {
@@ -606,7 +609,7 @@ void Flush::GiveUp(Image& image, const Status& why) {
   images_.OnSettled(image);
   core_.events().version_failed(version, Level::kStore, in_full);
   core_.events().version_changed(generation);
-  images_.Reconsider(job, generation.name);
+  retention_.Reconsider(job, generation.name);
 }
 
 }  // namespace kedge

@@ -27,15 +27,16 @@ namespace kedge {
 class AgentCore;
 class Assignment;
 class AttemptWatch;
-class Images;
-class Publisher;
+class ImageTable;
+class Retention;
+class PendingImages;
 class Throughput;
 class Tiers;
 
 class Flush : public FlushLoad, public ImageFlusher {
  public:
-  Flush(AgentCore& core, Assignment& assignment, AttemptWatch& attempt_watch, Images& images, Publisher& publisher,
-        Throughput& throughput, Tiers& tiers);
+  Flush(AgentCore& core, Assignment& assignment, AttemptWatch& attempt_watch, ImageTable& images, PendingImages& pending,
+        Retention& retention, Throughput& throughput, Tiers& tiers);
 
   void QueueCaptured(Image& image, uint32_t chunk) override;
   void QueueEnded(Image& image) override;
@@ -119,8 +120,9 @@ class Flush : public FlushLoad, public ImageFlusher {
   AgentCore& core_;
   Assignment& assignment_;
   AttemptWatch& attempt_watch_;
-  Images& images_;
-  Publisher& publisher_;
+  ImageTable& images_;
+  PendingImages& pending_;
+  Retention& retention_;
   Throughput& throughput_;
   Tiers& tiers_;
   const uint32_t cpus_;

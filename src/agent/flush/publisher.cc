@@ -12,7 +12,8 @@
 #include "agent/flush/flush.h"
 #include "agent/flush/publication.h"
 #include "agent/flush/routed_publication.h"
-#include "agent/images/images.h"
+#include "agent/images/image_table.h"
+#include "agent/images/retention.h"
 #include "agent/space/throughput.h"
 #include "agent/tables/agent_core.h"
 #include "base/log.h"
@@ -65,11 +66,13 @@ struct Publisher::Outcome {
   RetryPauses commits;
 };
 
-Publisher::Publisher(AgentCore& core, Cargo& cargo, Flush& flush, Images& images, Throughput& throughput)
+Publisher::Publisher(AgentCore& core, Cargo& cargo, Flush& flush, ImageTable& images, Retention& retention,
+                     Throughput& throughput)
     : core_(core),
       cargo_(cargo),
       flush_(flush),
       images_(images),
+      retention_(retention),
       throughput_(throughput),
       file_publisher_(std::make_shared<FilePublisher>(os::SystemFileSystem())) {}
 
@@ -100,7 +103,7 @@ void Publisher::RemoveThrough(const Version& version) {
 }
 
 void Publisher::Consider(const Generation& generation) {
-  if (Version* version = images_.FindVersion(generation)) return Consider(*version);
+  if (Version* version = core_.FindVersion(generation)) return Consider(*version);
   if (!cargo_.IsAwaited(generation)) PublishNow(generation);
 }
 
@@ -120,7 +123,7 @@ void Publisher::Consider(Version& version) {
     return;
   }
   version.grace_timer = core_.loop().AddTimer(kGrace, [this, generation] {
-    Version* found = images_.FindVersion(generation);
+    Version* found = core_.FindVersion(generation);
     if (found == nullptr) return;
     found->grace_timer = 0;
     for (const auto& [rank, image] : found->images) {
@@ -154,14 +157,14 @@ bool Publisher::AwaitsCommon(Version& version) {
         return stand;
       },
       [this, generation = version.generation, looked_for = missing.size()](std::set<std::string> stand) {
-        Version* found = images_.FindVersion(generation);
+        Version* found = core_.FindVersion(generation);
         if (found == nullptr) return;
         CommonWait& waits = found->common_wait;
         waits.pause = std::clamp<Duration>(2 * waits.pause, kCommonPauseMin, kCommonPauseMax);
         const Duration pause = stand.size() == looked_for ? Duration{} : waits.pause;
         waits.stand.merge(stand);
         core_.loop().AddTimer(pause, [this, generation] {
-          Version* waiting = images_.FindVersion(generation);
+          Version* waiting = core_.FindVersion(generation);
           if (waiting == nullptr) return;
           waiting->common_wait.is_looking = false;
           PublishNow(generation);
@@ -173,7 +176,7 @@ bool Publisher::AwaitsCommon(Version& version) {
 void Publisher::PublishNow(const Generation& generation) {
   const Job* job = core_.FindJobOf(generation);
   if (job == nullptr) return;
-  if (Version* version = images_.FindVersion(generation); version != nullptr && AwaitsCommon(*version)) return;
+  if (Version* version = core_.FindVersion(generation); version != nullptr && AwaitsCommon(*version)) return;
   struct Member {
     Outcome::Member who;
     WrittenImage image;
@@ -182,7 +185,7 @@ void Publisher::PublishNow(const Generation& generation) {
   Cargo::Written carried = cargo_.TakeWritten(generation);
   uint32_t ranks = carried.ranks;
   for (WrittenImage& image : carried.images) batch.push_back({{0, image.entry.rank}, std::move(image)});
-  if (Version* version = images_.FindVersion(generation)) {
+  if (Version* version = core_.FindVersion(generation)) {
     if (version->grace_timer != 0) core_.loop().CancelTimer(version->grace_timer);
     version->grace_timer = 0;
     ranks = version->ranks;
@@ -231,7 +234,7 @@ void Publisher::OnPublished(const Generation& generation, Outcome outcome) {
     const Outcome::Member& member = outcome.members[i];
     if (member.id == 0) cargo_.OnPublished(generation, member.rank, published.images[i], published.finish.complete);
   }
-  Version* version = images_.FindVersion(generation);
+  Version* version = core_.FindVersion(generation);
   if (published.finish.complete && (version == nullptr || !version->in_store())) core_.events().version_completed(generation);
   if (version != nullptr) return OnPublishedHere(*version, outcome);
   if (published.finish.created) Retain(*job, generation.name);
@@ -272,7 +275,7 @@ void Publisher::OnPublishedHere(Version& published_version, const Outcome& outco
       absent = status;
     } else {
       flush_.Retry(*image, status);
-      version = images_.FindVersion(generation);  // giving up may have removed it
+      version = core_.FindVersion(generation);  // giving up may have removed it
       if (version == nullptr) return;
     }
   }
@@ -291,11 +294,11 @@ void Publisher::OnPublishedHere(Version& published_version, const Outcome& outco
     if (image != nullptr) Settle(*image);
   }
   // An image that was written meanwhile has waited for these.
-  version = images_.FindVersion(generation);
+  version = core_.FindVersion(generation);
   if (version != nullptr) absent.ok() ? Consider(*version) : AwaitStore(*version, absent);
   // What comes late, of an attempt that is over, may lie incomplete behind a newer version: retention has passed it over.
   if (!stored.empty() && !published.finish.complete && generation.attempt < job.hello.attempt) Retain(job, generation.name);
-  images_.Reconsider(job, generation.name);
+  retention_.Reconsider(job, generation.name);
   core_.events().version_changed(generation);
   core_.Nudge();
 }
@@ -308,7 +311,7 @@ void Publisher::SetStored(Image& image, bool is_saved_later) {
   flush_.OnStoreThere(version);
   version.job->stored_attempt = std::max(version.job->stored_attempt, version.generation.attempt);
   image.object = nullptr;
-  if (!is_saved_later) images_.SaveFile(image);
+  if (!is_saved_later) images_.Save(image);
   core_.events().image_stored(image);
 }
 
@@ -325,7 +328,7 @@ void Publisher::OnStoredElsewhere(Image& image, bool is_complete) {
   SetStored(image, /*is_saved_later=*/false);
   if (is_complete) Probe(*image.version);
   Settle(image);
-  if (const Job* job = core_.FindJobOf(generation)) images_.Reconsider(*job, generation.name);
+  if (const Job* job = core_.FindJobOf(generation)) retention_.Reconsider(*job, generation.name);
   core_.events().version_changed(generation);
   core_.Nudge();
 }
@@ -335,7 +338,7 @@ void Publisher::AwaitStore(Version& version, const Status& why) {
   flush_.OnStoreAbsent(version, why);
   if (version.grace_timer != 0) core_.loop().CancelTimer(version.grace_timer);
   version.grace_timer = core_.loop().AddTimer(pause, [this, generation = version.generation] {
-    Version* found = images_.FindVersion(generation);
+    Version* found = core_.FindVersion(generation);
     if (found == nullptr) return;
     found->grace_timer = 0;
     PublishNow(found->generation);
@@ -344,7 +347,7 @@ void Publisher::AwaitStore(Version& version, const Status& why) {
 
 // The objects stand in the store; only what makes them count is still missing.
 void Publisher::CommitAgain(const Generation& generation, Outcome outcome) {
-  Version* version = images_.FindVersion(generation);
+  Version* version = core_.FindVersion(generation);
   const Status why = outcome.published.commit;
   const Duration pause = outcome.commits.Next(why);
   if (why.code() == Code::kUnavailable) {
@@ -370,7 +373,7 @@ void Publisher::CommitAgain(const Generation& generation, Outcome outcome) {
 
 void Publisher::SaveFiles(const Version& version) {
   for (const auto& [rank, image] : version.images) {
-    images_.SaveFile(*image);
+    images_.Save(*image);
     os::KillPoint("publish-saving");
   }
 }
@@ -390,12 +393,12 @@ void Publisher::FindComplete(Version& version) {
   version.missing_in_store.clear();
   SaveFiles(version);
   OnComplete(version);
-  images_.Reconsider(*version.job, version.generation.name);
+  retention_.Reconsider(*version.job, version.generation.name);
 }
 
 // Older versions go by the hand of the node that has completed it.
 void Publisher::OnCompletedElsewhere(const Generation& generation) {
-  Version* const version = images_.FindVersion(generation);
+  Version* const version = core_.FindVersion(generation);
   if (version == nullptr || version->in_store()) return;
   FindComplete(*version);
   core_.events().version_changed(generation);
@@ -404,7 +407,7 @@ void Publisher::OnCompletedElsewhere(const Generation& generation) {
 void Publisher::PublishFiles(Image& image) {
   std::vector<PieceSource> chunks;
   for (const ImageChunk& chunk : image.chunks) chunks.push_back(chunk.Source(0, chunk.bytes));
-  ++image.readers;
+  images_.AddReader(image);
   const Generation& of = image.version->generation;
   FileOrigin origin{of.store_id, of.job, {core_.settings().node, of.attempt, "agent"}, {}, MomentOf(of), {}};
   origin.is_silent = [store = image.version->job->store, self = of.attempt, job = of.job](uint32_t attempt) {
@@ -418,8 +421,10 @@ void Publisher::PublishFiles(Image& image) {
                    [this, id = image.id](Status status) {
                      Image* found = images_.Find(id);
                      KEDGE_CHECK(found != nullptr);
-                     --found->readers;
-                     if (status.code() == Code::kUnavailable && !found->doomed) return PublishFilesLater(*found, status);
+                     if (status.code() == Code::kUnavailable && !found->doomed) {
+                       images_.RemoveReader(*found);
+                       return PublishFilesLater(*found, status);
+                     }
                      found->files_published = true;
                      Job& job = *found->version->job;
                      const Generation generation = found->version->generation;
@@ -431,11 +436,11 @@ void Publisher::PublishFiles(Image& image) {
                        LogError("agent", "{}", found->failure.ToString());
                      }
                      if (!found->doomed) {
-                       images_.SaveFile(*found);
+                       images_.Save(*found);
                        images_.OnSettled(*found);
                      }
-                     images_.OnReleased(*found);
-                     images_.Reconsider(job, generation.name);
+                     images_.RemoveReader(*found);
+                     retention_.Reconsider(job, generation.name);
                      core_.events().version_changed(generation);
                    });
 }
@@ -466,7 +471,7 @@ void Publisher::LookForDisagreement(const Version& version, std::function<void()
         return FindDisagreement(catalog, generation);
       },
       [this, generation = version.generation, done = std::move(done)](const Status& found) {
-        Version* of = images_.FindVersion(generation);
+        Version* of = core_.FindVersion(generation);
         if (of != nullptr && found.code() == Code::kMismatch && of->failure.ok()) {
           of->failure = found;
           of->job->NoteDisagreement(generation, found);
@@ -491,7 +496,7 @@ void Publisher::Probe(Version& version) {
         return Look{info.complete, info.missing_ranks};
       },
       [this, generation = version.generation](Result<Look> outcome) {
-        Version* found = images_.FindVersion(generation);
+        Version* found = core_.FindVersion(generation);
         if (found == nullptr) return;
         found->probing = false;
         if (outcome.status().code() == Code::kBusy && found->failure.ok()) {

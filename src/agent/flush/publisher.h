@@ -17,12 +17,13 @@ namespace kedge {
 class AgentCore;
 class Cargo;
 class Flush;
-class Images;
+class ImageTable;
+class Retention;
 class Throughput;
 
 class Publisher {
  public:
-  Publisher(AgentCore& core, Cargo& cargo, Flush& flush, Images& images, Throughput& throughput);
+  Publisher(AgentCore& core, Cargo& cargo, Flush& flush, ImageTable& images, Retention& retention, Throughput& throughput);
 
   void OnWritten(Image& image);
   // Publishes what is written if nothing more is to be waited for.
@@ -77,7 +78,8 @@ class Publisher {
   AgentCore& core_;
   Cargo& cargo_;
   Flush& flush_;
-  Images& images_;
+  ImageTable& images_;
+  Retention& retention_;
   Throughput& throughput_;
   const std::shared_ptr<FilePublisher> file_publisher_;
 };

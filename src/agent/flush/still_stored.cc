@@ -5,7 +5,8 @@
 
 #include "agent/flush/publisher.h"
 #include "agent/images/image_flusher.h"
-#include "agent/images/images.h"
+#include "agent/images/image_table.h"
+#include "agent/images/retention.h"
 #include "agent/tables/agent_core.h"
 #include "base/log.h"
 #include "store/versions.h"
@@ -129,12 +130,12 @@ void StillStored::OnAnswer(Job& job, const Answer& answer) {
   }
   for (const Seen& missing : *answer.missing) SendAgain(job, missing);
   for (const Generation& newest : answer.newest) job.stored_newest[newest.name] = MomentOf(newest);
-  images_.LearnRestarts(job, answer.restored);
-  images_.ReconsiderAll(job);
+  retention_.LearnRestarts(job, answer.restored);
+  retention_.ReconsiderAll(job);
 }
 
 void StillStored::SendAgain(Job& job, const Seen& missing) {
-  Version* version = images_.FindVersion(missing.generation);
+  Version* version = core_.FindVersion(missing.generation);
   if (version == nullptr) return;
   if (missing.complete) version->SetGoneFromStore();
   uint32_t again = 0;
@@ -146,12 +147,12 @@ void StillStored::SendAgain(Job& job, const Seen& missing) {
       image->tries = RetryPauses();
       flush_.Start(*image);
     }
-    images_.SaveFile(*image);
+    images_.Save(*image);
   }
   LogWarning("agent", "{} was in the store at {} and is not there any more: {} of {} images are sent there again",
              missing.generation.ToString(), job.store->store().description(), again, version->images.size());
   if (again == 0 && missing.complete) publisher_.Probe(*version);  // all parts of it may be there
-  images_.Reconsider(job, missing.generation.name);
+  retention_.Reconsider(job, missing.generation.name);
   core_.Nudge();
 }
 

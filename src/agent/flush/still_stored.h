@@ -19,13 +19,14 @@ namespace kedge {
 
 class AgentCore;
 class ImageFlusher;
-class Images;
+class ImageTable;
+class Retention;
 class Publisher;
 
 class StillStored {
  public:
-  StillStored(AgentCore& core, ImageFlusher& flush, Images& images, Publisher& publisher)
-      : core_(core), flush_(flush), images_(images), publisher_(publisher) {}
+  StillStored(AgentCore& core, ImageFlusher& flush, ImageTable& images, Publisher& publisher, Retention& retention)
+      : core_(core), flush_(flush), images_(images), publisher_(publisher), retention_(retention) {}
 
   // Once a second or so: jobs whose store has come to lie elsewhere.
   void Tick();
@@ -60,8 +61,9 @@ class StillStored {
 
   AgentCore& core_;
   ImageFlusher& flush_;
-  Images& images_;
+  ImageTable& images_;
   Publisher& publisher_;
+  Retention& retention_;
   std::map<JobKey, Look> looks_;
 };
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "agent/images/image_flusher.h"
-#include "agent/images/images.h"
+#include "agent/images/retention.h"
 #include "agent/tables/agent_core.h"
 #include "base/log.h"
 #include "store/versions.h"
@@ -26,7 +26,7 @@ bool IsStranded(const Version& version) {
 
 void StraightParts::Tick() {
   std::erase_if(looks_, [&](const auto& entry) {
-    const Version* version = images_.FindVersion(entry.first);
+    const Version* version = core_.FindVersion(entry.first);
     return !entry.second.is_under_way && (version == nullptr || !IsStranded(*version));
   });
   const int64_t now_ns = core_.clock().NowNs();
@@ -66,7 +66,7 @@ void StraightParts::Begin(const Version& version, Look* look) {
       [this, generation = version.generation, has_ended](const Result<bool>& has_parts) {
         Look& answered = looks_[generation];
         answered.is_under_way = false;
-        Version* found = images_.FindVersion(generation);
+        Version* found = core_.FindVersion(generation);
         if (found == nullptr || !has_parts.ok() || !IsStranded(*found)) return;
         if (*has_parts) {
           LogInfo("agent", "{}: ranks without an agent have written it to the store, so its images here go there, too",
@@ -74,7 +74,7 @@ void StraightParts::Begin(const Version& version, Look* look) {
           flush_.SendToStore(*found);
         }
         answered.found_none = has_ended && !*has_parts;
-        images_.Reconsider(*found->job, generation.name);
+        retention_.Reconsider(*found->job, generation.name);
       });
 }
 

@@ -15,11 +15,11 @@ namespace kedge {
 
 class AgentCore;
 class ImageFlusher;
-class Images;
+class Retention;
 
 class StraightParts {
  public:
-  StraightParts(AgentCore& core, ImageFlusher& flush, Images& images) : core_(core), flush_(flush), images_(images) {}
+  StraightParts(AgentCore& core, ImageFlusher& flush, Retention& retention) : core_(core), flush_(flush), retention_(retention) {}
 
   // Once a second or so.
   void Tick();
@@ -38,7 +38,7 @@ class StraightParts {
 
   AgentCore& core_;
   ImageFlusher& flush_;
-  Images& images_;
+  Retention& retention_;
   std::map<Generation, Look> looks_;
 };
 

@@ -13,7 +13,6 @@
 
 #include "agent/door/server.h"
 #include "agent/door/sessions.h"
-#include "agent/images/images.h"
 #include "agent/space/tiers.h"
 #include "agent/tables/session.h"
 #include "agent/testing/local_agent.h"

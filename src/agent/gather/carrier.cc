@@ -8,7 +8,6 @@
 #include "agent/bring/fetch.h"
 #include "agent/flush/flush.h"
 #include "agent/flush/publisher.h"
-#include "agent/images/images.h"
 #include "agent/peers/peers.h"
 #include "agent/tables/agent_core.h"
 #include "base/log.h"
@@ -30,11 +29,11 @@ constexpr int kTriesMax = 3;
 
 }  // namespace
 
-Carrier::Carrier(AgentCore& core, Fetch& fetch, Flush& flush, Images& images, Peers& peers, Publisher& publisher)
+Carrier::Carrier(AgentCore& core, Fetch& fetch, Flush& flush, Peers& peers, Publisher& publisher)
     : core_(core),
       fetch_(fetch),
       flush_(flush),
-      images_(images),
+
       peers_(peers),
       publisher_(publisher),
       writers_({core.settings().writers_least, core.settings().writers_most, core.settings().flush_workers}),
@@ -245,7 +244,7 @@ void Carrier::OnBrought(const Generation& generation, uint32_t rank, const std::
 }
 
 bool Carrier::LooksAfter(const Generation& generation, uint32_t rank) const {
-  const kedge::Image* const here = images_.FindWhole(generation, rank);
+  const kedge::Image* const here = core_.FindWhole(generation, rank);
   return here != nullptr && here->IsHeld() && (here->flush == FlushState::kStored || here->IsOnItsWay());
 }
 

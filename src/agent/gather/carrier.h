@@ -36,13 +36,12 @@ namespace kedge {
 class AgentCore;
 class Fetch;
 class Flush;
-class Images;
 class Peers;
 class Publisher;
 
 class Carrier : public Cargo {
  public:
-  Carrier(AgentCore& core, Fetch& fetch, Flush& flush, Images& images, Peers& peers, Publisher& publisher);
+  Carrier(AgentCore& core, Fetch& fetch, Flush& flush, Peers& peers, Publisher& publisher);
   // Work in hand ends, which uses the network.
   void Stop();
 
@@ -134,7 +133,6 @@ class Carrier : public Cargo {
   AgentCore& core_;
   Fetch& fetch_;
   Flush& flush_;
-  Images& images_;
   Peers& peers_;
   Publisher& publisher_;
   std::map<Generation, Load> loads_;

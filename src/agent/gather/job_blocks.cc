@@ -9,7 +9,8 @@
 
 #include "agent/flush/flush.h"
 #include "agent/gather/stagers.h"
-#include "agent/images/images.h"
+#include "agent/images/image_table.h"
+#include "agent/images/retention.h"
 #include "agent/tables/agent_core.h"
 #include "agent/tables/object_under_way.h"
 #include "base/log.h"
@@ -127,7 +128,7 @@ std::vector<JobBlocks::Source> JobBlocks::TakeReaders(Version& version, const st
     const auto found = version.images.find(rank);
     if (found == version.images.end() || found->second->doomed || !found->second->ended) continue;
     Image& image = *found->second;
-    ++image.readers;
+    images_.AddReader(image);
     ids->push_back(image.id);
     taken.push_back({rank, HeldStream::Of(image), {}});
     for (const ImageChunk& chunk : image.chunks) taken.back().chunks.push_back({chunk.object_offset, chunk.bytes});
@@ -138,11 +139,10 @@ std::vector<JobBlocks::Source> JobBlocks::TakeReaders(Version& version, const st
 void JobBlocks::EndReaders(const Generation& generation, const std::vector<uint64_t>& ids) {
   for (const uint64_t id : ids) {
     Image* const image = images_.Find(id);
-    KEDGE_CHECK(image != nullptr && image->readers > 0);
-    --image->readers;
-    images_.OnReleased(*image);
+    KEDGE_CHECK(image != nullptr);
+    images_.RemoveReader(*image);
   }
-  if (const Job* const job = core_.FindJobOf(generation)) images_.Reconsider(*job, generation.name);
+  if (const Job* const job = core_.FindJobOf(generation)) retention_.Reconsider(*job, generation.name);
   core_.Nudge();
 }
 
@@ -190,7 +190,7 @@ void JobBlocks::Look(Version& version, const std::vector<uint32_t>& ranks, uint3
       },
       [this, ids, generation = version.generation, done = std::move(done)](Looked looked) {
         EndReaders(generation, ids);
-        if (images_.FindVersion(generation) != nullptr) looked_at_[generation] = {core_.clock().NowNs(), std::move(looked.found)};
+        if (core_.FindVersion(generation) != nullptr) looked_at_[generation] = {core_.clock().NowNs(), std::move(looked.found)};
         done(std::move(looked.popular));
       });
 }

@@ -21,11 +21,13 @@ namespace kedge {
 
 class AgentCore;
 class Flush;
-class Images;
+class ImageTable;
+class Retention;
 
 class JobBlocks {
  public:
-  JobBlocks(AgentCore& core, Flush& flush, Images& images) : core_(core), flush_(flush), images_(images) {}
+  JobBlocks(AgentCore& core, Flush& flush, ImageTable& images, Retention& retention)
+      : core_(core), flush_(flush), images_(images), retention_(retention) {}
 
   // Whether the job's nodes look for common blocks: not where images go to the store by way of other nodes, or bytes are to be
   // compared.
@@ -47,7 +49,8 @@ class JobBlocks {
 
   AgentCore& core_;
   Flush& flush_;
-  Images& images_;
+  ImageTable& images_;
+  Retention& retention_;
   struct LookedAt {
     int64_t since_ns = 0;
     std::shared_ptr<const Found> found;

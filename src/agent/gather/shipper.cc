@@ -9,7 +9,6 @@
 #include "agent/gather/carrier.h"
 #include "agent/gather/job_blocks.h"
 #include "agent/gather/stagers.h"
-#include "agent/images/images.h"
 #include "agent/peers/peers.h"
 #include "agent/space/assignment.h"
 #include "agent/tables/agent_core.h"
@@ -42,13 +41,13 @@ CarryRequest::Item ItemOf(const Image& image) {
 
 }  // namespace
 
-Shipper::Shipper(AgentCore& core, Assignment& assignment, Carrier& carrier, Flush& flush, Images& images, JobBlocks& job_blocks,
-                 Peers& peers, Publisher& publisher, Stagers& stagers)
+Shipper::Shipper(AgentCore& core, Assignment& assignment, Carrier& carrier, Flush& flush, JobBlocks& job_blocks, Peers& peers,
+                 Publisher& publisher, Stagers& stagers)
     : core_(core),
       assignment_(assignment),
       carrier_(carrier),
       flush_(flush),
-      images_(images),
+
       job_blocks_(job_blocks),
       peers_(peers),
       publisher_(publisher),
@@ -96,7 +95,7 @@ void Shipper::OfferBlocks(Version& version, Plan& plan, uint64_t bytes) {
   job_blocks_.Look(version, ranks, *place, [this, generation = version.generation, bytes](reduce::PopularBlocks popular) {
     const Job* const job = core_.FindJobOf(generation);
     if (job == nullptr) return;
-    const Version* const looked_at = images_.FindVersion(generation);
+    const Version* const looked_at = core_.FindVersion(generation);
     const bool is_awaited = looked_at != nullptr && looked_at->writers == Version::Writers::kAwaited;
     planner_.Offer(*job, generation, bytes, is_awaited ? std::move(popular) : reduce::PopularBlocks());
   });
@@ -104,7 +103,7 @@ void Shipper::OfferBlocks(Version& version, Plan& plan, uint64_t bytes) {
 
 void Shipper::OnStager(const Generation& generation, const Result<std::string>& node) {
   const auto plan = plans_.extract(generation);
-  Version* const version = images_.FindVersion(generation);
+  Version* const version = core_.FindVersion(generation);
   if (plan.empty() || version == nullptr || version->writers != Version::Writers::kAwaited) return;
   CarryRequest request;
   for (const auto& [rank, bytes] : plan.mapped().images) {
@@ -117,7 +116,7 @@ void Shipper::OnStager(const Generation& generation, const Result<std::string>& 
 }
 
 void Shipper::Ship(const Key& key, CarryRequest request) {
-  Version* const version = images_.FindVersion(key.first);
+  Version* const version = core_.FindVersion(key.first);
   request.generation = key.first;
   request.ranks = version == nullptr ? 0 : version->ranks;
   std::ranges::sort(request.images, {}, &CarryRequest::Item::rank);
@@ -139,7 +138,7 @@ Image* Shipper::FindToShip(Version* version, uint32_t rank) const {
 }
 
 void Shipper::GiveUp(const Generation& generation, const char* why) {
-  Version* const version = images_.FindVersion(generation);
+  Version* const version = core_.FindVersion(generation);
   if (version == nullptr || version->writers != Version::Writers::kAwaited) return;
   LogInfo("agent", "{} is written from this node alone: {}", generation.ToString(), why);
   flush_.WriteHere(*version);
@@ -155,7 +154,7 @@ void Shipper::OnDecided(const Generation& generation, const WritePlan& decided) 
   if (plan == plans_.end()) return;
   const std::string& self = core_.settings().node;
   if (decided.led_bytes) carrier_.Lead(generation, *decided.led_bytes);
-  Version* const version = images_.FindVersion(generation);
+  Version* const version = core_.FindVersion(generation);
   std::map<std::string, CarryRequest> requests;
   auto image = plan->second.images.begin();
   uint64_t begin = 0;  // of the image
@@ -183,7 +182,7 @@ void Shipper::OnDecided(const Generation& generation, const WritePlan& decided) 
 }
 
 Image* Shipper::FindShipped(const Generation& generation, uint32_t rank) const {
-  Version* const version = images_.FindVersion(generation);
+  Version* const version = core_.FindVersion(generation);
   if (version == nullptr) return nullptr;
   const auto found = version->images.find(rank);
   return found != version->images.end() && found->second->flush == FlushState::kShipped ? found->second.get() : nullptr;
@@ -307,7 +306,7 @@ void Shipper::Tick() {
   const bool is_room_wanted_still = std::exchange(is_room_wanted_, is_room_wanted) && is_room_wanted;
   std::vector<std::pair<Generation, const char*>> given_up;
   for (const auto& [generation, plan] : plans_) {
-    const Version* const version = images_.FindVersion(generation);
+    const Version* const version = core_.FindVersion(generation);
     if (version == nullptr || version->writers != Version::Writers::kAwaited) continue;
     if (is_room_wanted_still) {
       given_up.emplace_back(generation, "a rank waits for a place that its flush would free");
@@ -321,7 +320,7 @@ void Shipper::Tick() {
     for (const auto& [key, shipment] : shipments_) shipped.push_back(key);
     for (const Key& key : shipped) TakeBackWaiting(key);
   }
-  std::erase_if(plans_, [&](const auto& entry) { return images_.FindVersion(entry.first) == nullptr; });
+  std::erase_if(plans_, [&](const auto& entry) { return core_.FindVersion(entry.first) == nullptr; });
   planner_.Tick();
   job_blocks_.Tick();
   LookAtSteps();

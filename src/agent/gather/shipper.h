@@ -32,7 +32,6 @@ class AgentCore;
 class Assignment;
 class Carrier;
 class Flush;
-class Images;
 class JobBlocks;
 class Peers;
 class Publisher;
@@ -40,8 +39,8 @@ class Stagers;
 
 class Shipper {
  public:
-  Shipper(AgentCore& core, Assignment& assignment, Carrier& carrier, Flush& flush, Images& images, JobBlocks& job_blocks,
-          Peers& peers, Publisher& publisher, Stagers& stagers);
+  Shipper(AgentCore& core, Assignment& assignment, Carrier& carrier, Flush& flush, JobBlocks& job_blocks, Peers& peers,
+          Publisher& publisher, Stagers& stagers);
 
   // The version is to get to the store.
   void OnStoreDue(Version& version);
@@ -106,7 +105,6 @@ class Shipper {
   Assignment& assignment_;
   Carrier& carrier_;
   Flush& flush_;
-  Images& images_;
   JobBlocks& job_blocks_;
   Peers& peers_;
   Publisher& publisher_;

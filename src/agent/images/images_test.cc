@@ -1,5 +1,4 @@
 // What happens in one turn of the agent's loop, in orders that processes meet only by chance.
-#include "agent/images/images.h"
 
 #include <gtest/gtest.h>
 
@@ -92,7 +91,7 @@ class Rank {
 };
 
 FlushState FlushOf(LocalAgent& agent, int64_t version) {
-  const Version* found = agent->images().FindVersion({agent.store_id(), "job", "name", version, 1, 1});
+  const Version* found = agent->core().FindVersion({agent.store_id(), "job", "name", version, 1, 1});
   return found == nullptr ? FlushState::kNone : found->images.begin()->second->flush;
 }
 
@@ -102,9 +101,7 @@ TEST(Images, AnImageCountsOnceItsLocalRecordIsWritten) {
   JobKeys keys;
   keys.schedule_store = 0;
   Rank rank(agent, 0, keys), other(agent, 1, keys);
-  const auto find = [&](int64_t version) {
-    return agent->images().FindVersion({agent.store_id(), "job", "name", version, 1, 1});
-  };
+  const auto find = [&](int64_t version) { return agent->core().FindVersion({agent.store_id(), "job", "name", version, 1, 1}); };
   rank.Capture(1);
   other.Capture(1);
   ASSERT_TRUE(find(1)->IsWhole());
@@ -115,10 +112,10 @@ TEST(Images, AnImageCountsOnceItsLocalRecordIsWritten) {
   agent.Turn();
   ASSERT_NE(find(1), nullptr);
   EXPECT_FALSE(find(2)->IsWhole());
-  EXPECT_EQ(agent->images().LevelOf(*find(2)), Level::kNone);
+  EXPECT_EQ(find(2)->ReachedLevel(), Level::kNone);
   ASSERT_TRUE(fs().Rename(away, records).ok());
   EXPECT_TRUE(agent.TurnUntil([&] { return find(2)->IsWhole() && find(1) == nullptr; }));
-  EXPECT_EQ(agent->images().LevelOf(*find(2)), Level::kLocal);
+  EXPECT_EQ(find(2)->ReachedLevel(), Level::kLocal);
 }
 
 // What has been found damaged is no copy for the successor either: nothing older goes for it, and no level is said of it.
@@ -127,13 +124,11 @@ TEST(Images, ADamagedOneIsDamagedForTheSuccessorToo) {
   JobKeys keys;
   keys.schedule_store = 0;
   Rank rank(agent, 0, keys), other(agent, 1, keys);
-  const auto find = [&](int64_t version) {
-    return agent->images().FindVersion({agent.store_id(), "job", "name", version, 1, 1});
-  };
+  const auto find = [&](int64_t version) { return agent->core().FindVersion({agent.store_id(), "job", "name", version, 1, 1}); };
   rank.Capture(1);
   other.Capture(1);
   rank.Capture(2);
-  agent->images().OnDamaged(*find(2), 0, Status(Code::kCorrupt, "a byte of it has changed"));
+  agent->retention().OnDamaged(*find(2), 0, Status(Code::kCorrupt, "a byte of it has changed"));
   other.Capture(2);
   agent.Turn();
   for (const bool succeeded : {false, true}) {
@@ -143,11 +138,11 @@ TEST(Images, ADamagedOneIsDamagedForTheSuccessorToo) {
     ASSERT_NE(find(2), nullptr);
     EXPECT_TRUE(find(2)->images.at(0)->damaged);
     EXPECT_FALSE(find(2)->IsWhole());
-    EXPECT_EQ(agent->images().LevelOf(*find(2)), Level::kNone);
+    EXPECT_EQ(find(2)->ReachedLevel(), Level::kNone);
     // Before, it has another failure already: all takings of this test have one number.
     EXPECT_EQ(find(2)->failure.code(), succeeded ? Code::kCorrupt : Code::kMismatch);
     ASSERT_NE(find(1), nullptr) << "it is the newest that is whole";
-    EXPECT_EQ(agent->images().LevelOf(*find(1)), Level::kLocal);
+    EXPECT_EQ(find(1)->ReachedLevel(), Level::kLocal);
   }
 }
 
@@ -175,7 +170,7 @@ TEST(Images, WhatAnAgentOfAnotherProtocolLeftIsNotTakenUp) {
   keys.schedule_store = 0;
   Rank rank(agent, 0, keys);
   rank.Capture(1);
-  const auto is_there = [&] { return agent->images().FindVersion({agent.store_id(), "job", "name", 1, 1, 1}) != nullptr; };
+  const auto is_there = [&] { return agent->core().FindVersion({agent.store_id(), "job", "name", 1, 1, 1}) != nullptr; };
   agent.Succeed();
   ASSERT_TRUE(is_there());
   for (const char* folder : {"jobs", "sessions"}) {
@@ -203,7 +198,7 @@ TEST(Images, AVersionGetsWhatItsRankSaysAndTheKeysAllow) {
     Rank rank(agent, 0, keys);
     const auto scheduled = [&](int64_t version, uint32_t due_levels) {
       rank.Capture(version, due_levels);
-      const Version* found = agent->images().FindVersion({agent.store_id(), "job", "name", version, 1, 1});
+      const Version* found = agent->core().FindVersion({agent.store_id(), "job", "name", version, 1, 1});
       KEDGE_CHECK(found != nullptr && !found->to_node);
       return found->scheduled();
     };
@@ -239,7 +234,7 @@ TEST(Images, RoomIsMadeAfterAWalkOverVersionsAndNotInIt) {
   ASSERT_TRUE(agent->core().loop().RunOnce(Duration::zero()).ok());
   agent->sessions().DrainAll();
   EXPECT_TRUE(agent.TurnUntil([&] { return agent->assignment().waiting() == 0; }));
-  EXPECT_EQ(agent->images().FindVersion({agent.store_id(), "job", "name", 2, 1, 1}), nullptr);
+  EXPECT_EQ(agent->core().FindVersion({agent.store_id(), "job", "name", 2, 1, 1}), nullptr);
 }
 
 // An image that is written while others of its version are being published goes to the store after them: rank 1 comes when the
@@ -250,7 +245,7 @@ TEST(Images, OneThatIsWrittenWhileOthersArePublishedIsPublishedToo) {
   first.Capture(1);
   ASSERT_TRUE(agent.TurnUntil([&] { return FlushOf(agent, 1) == FlushState::kPublishing; }));
   second.Capture(1);
-  const Version* version = agent->images().FindVersion({agent.store_id(), "job", "name", 1, 1, 1});
+  const Version* version = agent->core().FindVersion({agent.store_id(), "job", "name", 1, 1, 1});
   ASSERT_EQ(version->images.at(0)->flush, FlushState::kPublishing);
   ASSERT_EQ(version->images.at(1)->flush, FlushState::kWritten);
   EXPECT_TRUE(agent.TurnUntil([&] { return version->in_store(); }));
@@ -277,19 +272,17 @@ TEST(Images, ACachedVersionMakesRoomAtOnce) {
 TEST(Images, TheNewestCompleteVersionIsTheLastToMakeRoom) {
   LocalAgent agent(4, kSlotBytes);
   Rank rank(agent, 0, {}), other(agent, 1, {});
-  const auto find = [&](int64_t version) {
-    return agent->images().FindVersion({agent.store_id(), "job", "name", version, 1, 1});
-  };
+  const auto find = [&](int64_t version) { return agent->core().FindVersion({agent.store_id(), "job", "name", version, 1, 1}); };
   rank.Capture(1);
   other.Capture(1);
   ASSERT_TRUE(agent.TurnUntil([&] { return find(1)->in_store(); }));
   rank.Capture(2);
   find(2)->node_ranks = 1;  // the other rank is on another node, and has yet to take it
   ASSERT_TRUE(find(2)->IsWhole());
-  ASSERT_LT(agent->images().LevelOf(*find(2)), Level::kLocal);
-  EXPECT_FALSE(agent->images().EvictOldest(&agent.pool(), /*also_newest=*/false));
+  ASSERT_LT(find(2)->ReachedLevel(), Level::kLocal);
+  EXPECT_FALSE(agent->retention().EvictOldest(&agent.pool(), /*also_newest=*/false));
   EXPECT_NE(find(1), nullptr);
-  EXPECT_TRUE(agent->images().EvictOldest(&agent.pool(), /*also_newest=*/true));
+  EXPECT_TRUE(agent->retention().EvictOldest(&agent.pool(), /*also_newest=*/true));
   EXPECT_EQ(find(1), nullptr);
 }
 

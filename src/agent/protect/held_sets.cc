@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "agent/images/images.h"
 #include "agent/space/own_slots.h"
 #include "agent/space/tiers.h"
 #include "agent/tables/agent_core.h"
@@ -32,7 +31,7 @@ std::string HeldSets::PathOf(uint64_t number) const {
 }
 
 HeldSet* HeldSets::Find(const SetIdentity& identity) const {
-  Version* version = images_.FindVersion(identity.generation);
+  Version* version = core_.FindVersion(identity.generation);
   if (version == nullptr) return nullptr;
   auto found = version->sets.find(identity);
   return found == version->sets.end() ? nullptr : found->second.get();
@@ -46,7 +45,7 @@ HeldObject* HeldSets::FindObject(const SetIdentity& identity, uint32_t member) c
 }
 
 HeldObject* HeldSets::FindCopy(const Generation& generation, uint32_t rank, const Buffer** image_record) const {
-  Version* version = images_.FindVersion(generation);
+  Version* version = core_.FindVersion(generation);
   if (version == nullptr) return nullptr;
   for (auto& [identity, set] : version->sets) {
     if (set->record.scheme != Scheme::kPartner) continue;
@@ -108,7 +107,7 @@ Status HeldSets::KeepObject(HeldSet& set, uint32_t member, BlockTable blocks, st
   // The file of an older one is replaced by now.
   if (auto former = set.objects.find(member); former != set.objects.end()) ReleaseObject(former->second);
   set.objects[member] = std::move(object);
-  if (Version* version = images_.FindVersion(set.record.identity.generation)) UpdatePins(*version);
+  if (Version* version = core_.FindVersion(set.record.identity.generation)) UpdatePins(*version);
   return Status::Ok();
 }
 
@@ -203,7 +202,7 @@ void HeldSets::RecoverSet(const std::string& name) {
   const std::string path = core_.Path("sets/" + name);
   auto bytes = os::ReadFile(fs(), path, kSetFileBytesMax);
   auto record = bytes.ok() ? DecodeSetRecord(AsBytes(*bytes)) : Result<SetRecord>(bytes.status());
-  Version* version = record.ok() ? images_.FindVersion(record->identity.generation) : nullptr;
+  Version* version = record.ok() ? core_.FindVersion(record->identity.generation) : nullptr;
   if (version == nullptr) {
     if (!record.ok()) LogWarning("agent", "{} is passed over: {}", path, record.status().ToString());
     (void)os::UnlinkIfPresent(fs(), path);

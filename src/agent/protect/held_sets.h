@@ -16,14 +16,12 @@
 namespace kedge {
 
 class AgentCore;
-class Images;
 class OwnSlots;
 class Tiers;
 
 class HeldSets {
  public:
-  HeldSets(AgentCore& core, Images& images, OwnSlots& own_slots, Tiers& tiers)
-      : core_(core), images_(images), own_slots_(own_slots), tiers_(tiers) {}
+  HeldSets(AgentCore& core, OwnSlots& own_slots, Tiers& tiers) : core_(core), own_slots_(own_slots), tiers_(tiers) {}
 
   // Null when it is not here.
   HeldSet* Find(const SetIdentity& identity) const;
@@ -53,7 +51,6 @@ class HeldSets {
   std::string PathOf(uint64_t number) const;
 
   AgentCore& core_;
-  Images& images_;
   OwnSlots& own_slots_;
   Tiers& tiers_;
   uint64_t last_number_ = 0;

@@ -6,7 +6,8 @@
 #include <numeric>
 #include <utility>
 
-#include "agent/images/images.h"
+#include "agent/images/image_table.h"
+#include "agent/images/retention.h"
 #include "agent/peers/peers.h"
 #include "agent/protect/held_sets.h"
 #include "agent/protect/set_member.h"
@@ -54,14 +55,15 @@ Result<std::vector<BlockTable>> MakeObjects(const SetRecord& set, uint32_t self,
 
 }  // namespace
 
-Protect::Protect(AgentCore& core, Assignment& assignment, HeldSets& held_sets, Images& images, OwnSlots& own_slots, Peers& peers,
-                 RedundancyRoom& room, Tiers& tiers)
+Protect::Protect(AgentCore& core, Assignment& assignment, HeldSets& held_sets, ImageTable& images, OwnSlots& own_slots,
+                 Peers& peers, Retention& retention, RedundancyRoom& room, Tiers& tiers)
     : core_(core),
       assignment_(assignment),
       held_sets_(held_sets),
       images_(images),
       own_slots_(own_slots),
       peers_(peers),
+      retention_(retention),
       room_(room),
       tiers_(tiers),
       measuring_(std::make_unique<Workers>(kMeasurers)),
@@ -116,7 +118,7 @@ std::string Protect::DescribeGroups(const Job& job) const {
 }
 
 SetProgress* Protect::FindSet(const SetIdentity& identity, Version** version) const {
-  *version = images_.FindVersion(identity.generation);
+  *version = core_.FindVersion(identity.generation);
   if (*version == nullptr || (*version)->protection == nullptr) return nullptr;
   for (SetProgress& set : (*version)->protection->sets) {
     if (set.identity == identity) return &set;
@@ -224,7 +226,7 @@ uint64_t Protect::EstimateRoom(const Version& version, const SetProgress& set) c
 void Protect::Consider(Version& version) {
   if (!version.IsOwedToNodes()) return;
   for (const auto& [rank, image] : version.images) {
-    if (image->damaged && !image->doomed) return FailSoon(version.generation, DamagedHere(*image));
+    if (image->damaged && !image->doomed) return FailSoon(version.generation, image->DamagedHere());
   }
   // What the job has gone on from comes here image by image, and others of the version may lie here from before.
   if (version.restored ? MissingRank(version).has_value() : !version.IsWhole()) return;
@@ -241,9 +243,9 @@ void Protect::OnRestored(Job& job, const Generation& generation, uint32_t rank) 
   BringOptions options;
   options.from_store = true;
   core_.events().image_missed(job, generation, rank, options, [this, generation, rank](const Status& brought) {
-    Version* version = images_.FindVersion(generation);
+    Version* version = core_.FindVersion(generation);
     if (brought.code() == Code::kInvalidArgument) return;  // the version has no such rank
-    if (images_.FindWhole(generation, rank) != nullptr) return ProtectAgain(*version);
+    if (core_.FindWhole(generation, rank) != nullptr) return ProtectAgain(*version);
     LogWarning("agent", "{}, which rank {} has restarted from, is not protected again: {}", generation.ToString(), rank,
                brought.ToString());
     // The images of the node's other ranks do not wait for it.
@@ -266,7 +268,7 @@ Protect::Again& Protect::AgainOf(const Job& job, const Generation& generation) {
 
 // Whether another number of ranks has taken it than the job has now. Its images are not those that the job's layout is of.
 bool Protect::IsOfOtherRanks(const Job& job, const Generation& generation) const {
-  const Version* version = images_.FindVersion(generation);
+  const Version* version = core_.FindVersion(generation);
   return version != nullptr && version->ranks != job.hello.ranks;
 }
 
@@ -293,7 +295,7 @@ void Protect::AdvanceSoon(const Generation& generation) {
   if (!posted_.insert(generation).second) return;
   core_.loop().Post([this, generation] {
     posted_.erase(generation);
-    Version* version = images_.FindVersion(generation);
+    Version* version = core_.FindVersion(generation);
     if (version != nullptr && version->protection != nullptr && version->IsOwedToNodes()) Advance(*version);
   });
 }
@@ -362,7 +364,7 @@ void Protect::Measure(Version& version, SetProgress& set) {
 void Protect::NoteIfDamaged(uint64_t image_id, const Status& read) {
   Image* image = images_.Find(image_id);
   if (image == nullptr || image->doomed || read.code() != Code::kCorrupt) return;
-  images_.OnDamaged(*image->version, image->rank, read);
+  retention_.OnDamaged(*image->version, image->rank, read);
 }
 
 void Protect::Exchange(Version& version, SetProgress& set, uint32_t member) {
@@ -503,7 +505,7 @@ void Protect::Make(Version& version, SetProgress& set) {
     if (!record.members[member].rank.has_value()) continue;
     SetSource::Place place{std::nullopt, record.members[member].node};
     if (member == self) {
-      const Image* own = images_.FindWhole(version.generation, *record.members[member].rank);
+      const Image* own = core_.FindWhole(version.generation, *record.members[member].rank);
       if (own == nullptr) {
         for (const auto& object : ranges) own_slots_.ReleaseAll(object);
         return FailSoon(version.generation, Status(Code::kIncomplete, "an image of this node is gone"));

@@ -38,7 +38,8 @@ namespace kedge {
 class AgentCore;
 class Assignment;
 class HeldSets;
-class Images;
+class ImageTable;
+class Retention;
 class OwnSlots;
 class Peers;
 class Tiers;
@@ -46,8 +47,8 @@ struct MakeNotes;
 
 class Protect {
  public:
-  Protect(AgentCore& core, Assignment& assignment, HeldSets& held_sets, Images& images, OwnSlots& own_slots, Peers& peers,
-          RedundancyRoom& room, Tiers& tiers);
+  Protect(AgentCore& core, Assignment& assignment, HeldSets& held_sets, ImageTable& images, OwnSlots& own_slots, Peers& peers,
+          Retention& retention, RedundancyRoom& room, Tiers& tiers);
   ~Protect();
 
   // The members of the job's attempt are known: joins its network. kFailedPrecondition: they cannot protect each other.
@@ -150,9 +151,10 @@ class Protect {
   AgentCore& core_;
   Assignment& assignment_;
   HeldSets& held_sets_;
-  Images& images_;
+  ImageTable& images_;
   OwnSlots& own_slots_;
   Peers& peers_;
+  Retention& retention_;
   RedundancyRoom& room_;
   Tiers& tiers_;
   std::unique_ptr<Workers> measuring_;

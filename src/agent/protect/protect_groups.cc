@@ -11,7 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "agent/images/images.h"
+#include "agent/images/image_table.h"
+#include "agent/images/retention.h"
 #include "agent/peers/peers.h"
 #include "agent/protect/held_sets.h"
 #include "agent/protect/protect.h"
@@ -110,7 +111,7 @@ void Protect::AskNode(Version& version, const std::string& node) {
   notice.done.assign(protection.groups_done.begin(), protection.groups_done.end());
   peers_.Call(*version.job, node, PeerKind::kGroups, Encode(notice), kCallTimeout,
               [this, generation = version.generation, layout = notice.layout, node, is_parent](Result<Buffer> answer) {
-                Version* found = images_.FindVersion(generation);
+                Version* found = core_.FindVersion(generation);
                 if (found == nullptr || found->protection == nullptr || found->protection->layout->id != layout) return;
                 Protection& asked = *found->protection;
                 asked.asking.erase(node);
@@ -211,7 +212,7 @@ void Protect::OnGroupsChanged(Version& version) {
   const Generation generation = version.generation;
   Job& job = *version.job;
   images_.OnProtected(version);
-  images_.Reconsider(job, generation.name);
+  retention_.Reconsider(job, generation.name);
   core_.events().version_changed(generation);
 }
 

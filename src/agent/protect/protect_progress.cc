@@ -11,7 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "agent/images/images.h"
+#include "agent/images/image_table.h"
+#include "agent/images/retention.h"
 #include "agent/protect/protect.h"
 #include "agent/protect/set_source.h"
 #include "agent/tables/agent_core.h"
@@ -42,7 +43,7 @@ bool SetProgress::GetsOn() {
 // Failing lets go of versions: not while somebody walks over them.
 void Protect::FailSoon(const Generation& generation, const Status& why) {
   core_.loop().Post([this, generation, why] {
-    Version* version = images_.FindVersion(generation);
+    Version* version = core_.FindVersion(generation);
     if (version != nullptr && version->IsOwedToNodes()) Fail(*version, why);
   });
 }
@@ -62,7 +63,7 @@ void Protect::OnTierLost() {
   }
   core_.loop().Post([this, lost] {
     for (const Generation& generation : lost) {
-      Version* version = images_.FindVersion(generation);
+      Version* version = core_.FindVersion(generation);
       if (version == nullptr || version->job->layout == nullptr) continue;
       const Status why(Code::kIncomplete, fmt::format("node {} has lost the tier that its part was in", core_.settings().node));
       if (version->protection != nullptr || version->at_node) TellGivenUp(*version, why);
@@ -84,7 +85,7 @@ void Protect::Weaken(Version& version, const Status& why) {
   if (!version.node_failure.ok()) return;
   version.Weaken(why.message());
   for (const auto& [rank, image] : version.images) {
-    if (image->ended && !image->doomed) images_.SaveFile(*image);
+    if (image->ended && !image->doomed) images_.Save(*image);
   }
   if (version.job->layout != nullptr)
     outcomes_.Add(version.generation, version.job->layout->id, why, version.scheduled() >= Level::kStore);
@@ -99,7 +100,7 @@ void Protect::OnDrained(const Job& job) {
     if (version->IsOwedToNodes()) owed.push_back(generation);
   }
   for (const Generation& generation : owed) {
-    Version* version = images_.FindVersion(generation);
+    Version* version = core_.FindVersion(generation);
     if (version != nullptr && version->IsOwedToNodes())
       Fail(*version, Status(Code::kUnavailable, "its job has ended and is drained"));
   }
@@ -123,7 +124,7 @@ void Protect::Fail(Version& version, const Status& why) {
   images_.OnProtected(version);
   core_.events().version_failed(version, Level::kNode, version.node_failure);
   core_.events().version_changed(generation);
-  images_.Reconsider(job, generation.name);  // which may let go of it
+  retention_.Reconsider(job, generation.name);  // which may let go of it
 }
 
 Status Protect::NodeFailure(const Generation& generation, const Status& why) {
@@ -189,7 +190,7 @@ void Protect::Tick() {
       }
     }
     for (const Generation& generation : overdue) {
-      Version* version = images_.FindVersion(generation);
+      Version* version = core_.FindVersion(generation);
       if (version == nullptr || !version->IsOwedToNodes()) continue;
       Fail(*version, Status(Code::kUnavailable,
                             version->protection == nullptr ? "its images are not here again" : Missing(*version).message()));

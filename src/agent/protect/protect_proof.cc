@@ -2,7 +2,6 @@
 // since the capture. The owner reads the whole image again and holds it against the checksums of capture; where that fails, its
 // version is given up there and where it was asked from.
 #include "agent/images/held_stream.h"
-#include "agent/images/images.h"
 #include "agent/peers/peers.h"
 #include "agent/protect/protect.h"
 #include "agent/tables/agent_core.h"
@@ -34,7 +33,7 @@ void Protect::OnProve(const SetRequest& request, net::Answer answer) {
   if (version != nullptr && !version->node_failure.ok()) return answer(version->node_failure);
   const bool is_ours = set != nullptr && request.member == version->protection->member && request.member < set->members.size() &&
                        set->members[request.member].has_value() && set->members[request.member]->rank.has_value();
-  const Image* image = is_ours ? images_.FindWhole(request.set.generation, *set->members[request.member]->rank) : nullptr;
+  const Image* image = is_ours ? core_.FindWhole(request.set.generation, *set->members[request.member]->rank) : nullptr;
   if (image == nullptr) return answer(Status(Code::kNotFound, request.set.ToString() + ": there is no image of it to prove"));
   LogWarning("agent", "{}: another node doubts the image of rank {}, which is read again", request.set.ToString(), image->rank);
   core_.servers().Submit([this, identity = request.set, id = image->id, stream = HeldStream::Of(*image),

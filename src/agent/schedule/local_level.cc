@@ -7,7 +7,8 @@
 #include <functional>
 #include <vector>
 
-#include "agent/images/images.h"
+#include "agent/images/image_table.h"
+#include "agent/images/retention.h"
 #include "agent/peers/peers.h"
 #include "agent/tables/agent_core.h"
 #include "base/log.h"
@@ -84,7 +85,7 @@ void LocalLevel::Consider(Job& job, const std::string& name) {
   if (LeaderOf(job) == nullptr) return;
   LocalPromises& promises = PromisesOf(job, name);
   if (promises.own.has_value()) {
-    const Version* version = images_.FindVersion(*promises.own);
+    const Version* version = core_.FindVersion(*promises.own);
     const bool is_held = version != nullptr && version->IsWhole();
     if (is_held && !version->IsComplete()) return;
     if (!is_held) Withdraw(job, *promises.own);
@@ -168,10 +169,10 @@ void LocalLevel::OnAnswer(const Generation& asked, const Result<LocalReply>& ans
 }
 
 void LocalLevel::SetComplete(Job& job, const Generation& generation) {
-  Version* version = images_.FindVersion(generation);
+  Version* version = core_.FindVersion(generation);
   if (version != nullptr && !version->at_local) {
     version->at_local = true;
-    for (const auto& [rank, image] : version->images) images_.SaveFile(*image);
+    for (const auto& [rank, image] : version->images) images_.Save(*image);
     os::KillPoint("local-complete");
   }
   if (version != nullptr) core_.events().level_reached(*version, Level::kLocal);
@@ -181,7 +182,7 @@ void LocalLevel::SetComplete(Job& job, const Generation& generation) {
 }
 
 void LocalLevel::OnChange(Job& job, const std::string& name) {
-  images_.Reconsider(job, name);
+  retention_.Reconsider(job, name);
   for (const auto& [generation, version] : job.versions) {
     if (generation.name == name) core_.events().version_changed(generation);
   }
@@ -200,7 +201,7 @@ Result<LocalReply> LocalLevel::OnPromise(Job& job, const LocalPromise& promise) 
   promises.by_node.erase(promise.node);
   if (!promise.held) return LocalReply{};
   const auto is_complete = [&] {
-    const Version* version = images_.FindVersion(generation);
+    const Version* version = core_.FindVersion(generation);
     return version != nullptr && version->IsComplete();
   };
   if (is_complete()) return LocalReply{.complete = true};

@@ -25,12 +25,14 @@
 namespace kedge {
 
 class AgentCore;
-class Images;
+class ImageTable;
+class Retention;
 class Peers;
 
 class LocalLevel {
  public:
-  LocalLevel(AgentCore& core, Images& images, Peers& peers) : core_(core), images_(images), peers_(peers) {}
+  LocalLevel(AgentCore& core, ImageTable& images, Peers& peers, Retention& retention)
+      : core_(core), images_(images), peers_(peers), retention_(retention) {}
 
   // Something about the versions of the name, or about the job's nodes, may have changed. Lets go of none.
   void Consider(Job& job, const std::string& name);
@@ -62,8 +64,9 @@ class LocalLevel {
   void OnChange(Job& job, const std::string& name);
 
   AgentCore& core_;
-  Images& images_;
+  ImageTable& images_;
   Peers& peers_;
+  Retention& retention_;
 };
 
 }  // namespace kedge

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "agent/images/images.h"
 #include "agent/peers/peers.h"
 #include "agent/tables/agent_core.h"
 #include "agent/tables/session.h"
@@ -59,7 +58,7 @@ std::optional<ImageIdentity> FindContradiction(const Job& job, const ImageIdenti
 void Takings::OnTaken(const ImageIdentity& taking) {
   core_.loop().Post([this, taking] {
     Job* job = core_.FindJobOf(taking.generation);
-    const Version* version = images_.FindVersion(taking.generation);
+    const Version* version = core_.FindVersion(taking.generation);
     if (job == nullptr || version == nullptr) return;
     const bool is_news = version->images.size() == 1;
     Compare(*job, taking, is_news);
@@ -73,7 +72,7 @@ void Takings::OnChanged(const Generation& generation) {
   if (job == nullptr) return;
   const auto known = job->disagreements.find(generation.name);
   if (known == job->disagreements.end() || !(known->second.at < MomentOf(generation))) return;
-  const Version* version = images_.FindVersion(generation);
+  const Version* version = core_.FindVersion(generation);
   if (version != nullptr && (version->IsComplete() || version->IsAtLocal())) job->disagreements.erase(known);
 }
 
@@ -104,7 +103,7 @@ void Takings::Compare(Job& job, const ImageIdentity& taking, bool is_news) {
 }
 
 void Takings::Fail(Job& job, const Generation& generation, const Status& why) {
-  Version* version = images_.FindVersion(generation);
+  Version* version = core_.FindVersion(generation);
   if (version == nullptr) return;
   if (version->failure.code() != Code::kMismatch) {
     LogError("agent", "job {}: {}", job.name, why.message());

@@ -14,12 +14,11 @@
 namespace kedge {
 
 class AgentCore;
-class Images;
 class Peers;
 
 class Takings {
  public:
-  Takings(AgentCore& core, Images& images, Peers& peers) : core_(core), images_(images), peers_(peers) {}
+  Takings(AgentCore& core, Peers& peers) : core_(core), peers_(peers) {}
 
   // An image of a rank of this node is whole. Acted upon a moment later.
   void OnTaken(const ImageIdentity& taking);
@@ -36,7 +35,6 @@ class Takings {
   void Tell(const Job& job, const std::string& node, const ImageIdentity& taking, uint32_t tries = 1);
 
   AgentCore& core_;
-  Images& images_;
   Peers& peers_;
 };
 

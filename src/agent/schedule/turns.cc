@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "agent/images/image_flusher.h"
-#include "agent/images/images.h"
+#include "agent/images/image_table.h"
+#include "agent/images/retention.h"
 #include "agent/peers/peers.h"
 #include "agent/schedule/tuning.h"
 #include "agent/tables/agent_core.h"
@@ -94,7 +95,7 @@ void Turns::SetLevels(Version& version, const ScheduledLevels& levels) {
 TurnReply Turns::OnAsked(const Job& job, const TurnRequest& request) {
   const Generation& generation = request.generation;
   if (const ScheduledLevels* decided = FindTurn(job, generation)) return {true, *decided};
-  const Version* version = images_.FindVersion(generation);
+  const Version* version = core_.FindVersion(generation);
   if (version != nullptr && !version->undecided) return {true, {version->to_node, version->scheduled() >= Level::kStore}};
   // Ranks are a little apart as a rule.
   if (request.is_late) {
@@ -136,7 +137,7 @@ void Turns::Ask(const Version& version) {
 }
 
 void Turns::OnAnswer(const Generation& generation, const Result<TurnReply>& answer) {
-  Version* version = images_.FindVersion(generation);
+  Version* version = core_.FindVersion(generation);
   if (version == nullptr || !version->undecided) return;
   if (answer.ok() && answer->decided) return Decide(*version, answer->levels);
   Undecided& undecided = *version->undecided;
@@ -149,7 +150,7 @@ void Turns::OnAnswer(const Generation& generation, const Result<TurnReply>& answ
     return Decide(*version, ByOwnClock(*version, undecided.due));
   }
   core_.loop().AddTimer(undecided.pause, [this, generation] {
-    const Version* waiting = images_.FindVersion(generation);
+    const Version* waiting = core_.FindVersion(generation);
     if (waiting != nullptr && waiting->undecided) Ask(*waiting);
   });
   undecided.pause = std::min(undecided.pause * 2, kTurnPauseMax);
@@ -166,11 +167,11 @@ void Turns::Decide(Version& version, const ScheduledLevels& levels) {
   }
   for (Image* image : images) {
     if (levels.store && image->flush == FlushState::kNone) flush_.Start(*image);
-    images_.SaveFile(*image);
+    images_.Save(*image);
     if (!levels.store && image->ended && !version.IsOwedToNodes()) images_.OnSettled(*image);
   }
   core_.events().protection_due(version);
-  images_.Reconsider(job, generation.name);
+  retention_.Reconsider(job, generation.name);
   core_.events().version_changed(generation);
   core_.Nudge();
 }

@@ -20,14 +20,15 @@ namespace kedge {
 
 class AgentCore;
 class ImageFlusher;
-class Images;
+class ImageTable;
+class Retention;
 class Peers;
 class Tuning;
 
 class Turns {
  public:
-  Turns(AgentCore& core, ImageFlusher& flush, Images& images, Peers& peers, Tuning& tuning)
-      : core_(core), flush_(flush), images_(images), peers_(peers), tuning_(tuning) {}
+  Turns(AgentCore& core, ImageFlusher& flush, ImageTable& images, Peers& peers, Retention& retention, Tuning& tuning)
+      : core_(core), flush_(flush), images_(images), peers_(peers), retention_(retention), tuning_(tuning) {}
 
   // A new version, whose turn it is by count for the levels in `due`.
   void Schedule(Version& version, const ScheduledLevels& due);
@@ -55,8 +56,9 @@ class Turns {
 
   AgentCore& core_;
   ImageFlusher& flush_;
-  Images& images_;
+  ImageTable& images_;
   Peers& peers_;
+  Retention& retention_;
   Tuning& tuning_;
   std::map<Generation, int64_t> looked_ns_;  // when the store was looked into last
 };

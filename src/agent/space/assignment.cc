@@ -41,11 +41,11 @@ bool IsPromisedOfLate(const Job& job, int64_t now_ns) {
 
 }  // namespace
 
-Assignment::Assignment(AgentCore& core, FlushLoad& flush, RoomGiver& images, MemoryLedger& memory, RedundancyRoom& room,
+Assignment::Assignment(AgentCore& core, FlushLoad& flush, RoomGiver& giver, MemoryLedger& memory, RedundancyRoom& room,
                        Throughput& throughput, Tiers& tiers)
     : core_(core),
       flush_(flush),
-      images_(images),
+      giver_(giver),
       memory_(memory),
       room_(room),
       throughput_(throughput),
@@ -118,7 +118,7 @@ void Assignment::Drop(const Session& session) {
 }
 
 void Assignment::Pump() {
-  if (queue_.size() > 0 || room_.wants()) images_.ReconsiderPending();
+  if (queue_.size() > 0 || room_.wants()) giver_.ReconsiderPending();
   memory_.BeginAsking();
   core_.events().room_came();
   queue_.Pump(core_.policy());
@@ -183,7 +183,7 @@ AssignmentQueue::Refusal Assignment::NotPlaced(Request& request, const PlaceDeci
   // No tier is worth it as they are: a flushed chunk of an image under way makes room where it lies.
   const bool kept = IsKeptFrom(session, request);
   const bool released = std::any_of(session.tiers.begin(), session.tiers.end(), [&](TierUnit* unit) {
-    return (kept || !tiers_.LoadOf(*unit).HasRoom()) && images_.ReleaseFlushed(unit);
+    return (kept || !tiers_.LoadOf(*unit).HasRoom()) && giver_.ReleaseFlushed(unit);
   });
   if (released) return kAskNow;
   if (!request.waited) {

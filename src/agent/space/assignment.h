@@ -29,7 +29,7 @@ class Tiers;
 
 class Assignment final : private AssignmentQueue::Host {
  public:
-  Assignment(AgentCore& core, FlushLoad& flush, RoomGiver& images, MemoryLedger& memory, RedundancyRoom& room,
+  Assignment(AgentCore& core, FlushLoad& flush, RoomGiver& giver, MemoryLedger& memory, RedundancyRoom& room,
              Throughput& throughput, Tiers& tiers);
 
   // kInvalidArgument: the session has more requests waiting than any client makes.
@@ -71,7 +71,7 @@ class Assignment final : private AssignmentQueue::Host {
 
   AgentCore& core_;
   FlushLoad& flush_;
-  RoomGiver& images_;
+  RoomGiver& giver_;
   MemoryLedger& memory_;
   RedundancyRoom& room_;
   Throughput& throughput_;

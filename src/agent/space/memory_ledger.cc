@@ -53,11 +53,11 @@ bool IsReserved(const TierUnit& unit, uint32_t slot) {
 
 }  // namespace
 
-MemoryLedger::MemoryLedger(AgentCore& core, Assignment& assignment, RoomGiver& images, OwnSlots& own_slots, RedundancyRoom& room,
+MemoryLedger::MemoryLedger(AgentCore& core, Assignment& assignment, RoomGiver& giver, OwnSlots& own_slots, RedundancyRoom& room,
                            Tiers& tiers)
     : core_(core),
       assignment_(assignment),
-      images_(images),
+      giver_(giver),
       own_slots_(own_slots),
       room_(room),
       tiers_(tiers),
@@ -206,7 +206,7 @@ MemoryLedger::Found MemoryLedger::Find(TierUnit* unit, uint32_t owner, uint64_t 
       if (const auto candidate = space.PickToBack(bytes); candidate.has_value()) {
         const uint64_t more_bytes = bytes - space.BackedIn(*candidate);
         const bool beyond = space.backed_bytes() + unit->memory.making_bytes + more_bytes > unit->memory.wanted_bytes;
-        if (beyond && images_.EvictOldest(unit, /*also_newest=*/false)) continue;
+        if (beyond && giver_.EvictOldest(unit, /*also_newest=*/false)) continue;
         if (MakeOne(unit, bytes, use, Urgency::kAwaited)) {
           ++unit->memory.asked;
           return Found::kSoon;
@@ -218,7 +218,7 @@ MemoryLedger::Found MemoryLedger::Find(TierUnit* unit, uint32_t owner, uint64_t 
       if (releasing_ > 0 || (is_enough && ReleaseAny())) return Found::kSoon;
     }
     if (space.evictable_slots() == 0) own_slots_.CloseEvictable(unit);
-    if (space.evictable_slots() == 0 || !images_.EvictOldest(unit, /*also_newest=*/true)) return Found::kNone;
+    if (space.evictable_slots() == 0 || !giver_.EvictOldest(unit, /*also_newest=*/true)) return Found::kNone;
   }
 }
 
@@ -461,7 +461,7 @@ void MemoryLedger::Balance(TierUnit* unit) {
   for (size_t i = 0; i < spare.size() && ReleaseOne(unit, Urgency::kAhead); ++i) {
   }
   // Evicted slots are spare from now on, and go as such.
-  while (has_too_many() && images_.EvictOldest(unit, /*also_newest=*/unit->lost)) {
+  while (has_too_many() && giver_.EvictOldest(unit, /*also_newest=*/unit->lost)) {
   }
 }
 
@@ -471,7 +471,7 @@ void MemoryLedger::GiveBackUnderPressure() {
       return -std::min(room_bytes_, unit->memory.volume_room_bytes) - static_cast<int64_t>(unit->space->spare_bytes());
     };
     if (std::min(room_bytes_, unit->memory.volume_room_bytes) >= 0) continue;
-    while (missing() > 0 && unit->space->evictable_slots() > 0 && images_.EvictOldest(unit, /*also_newest=*/true)) {
+    while (missing() > 0 && unit->space->evictable_slots() > 0 && giver_.EvictOldest(unit, /*also_newest=*/true)) {
     }
     while (ReleaseOne(unit, Urgency::kAwaited)) {
     }

@@ -32,7 +32,7 @@ class Tiers;
 
 class MemoryLedger {
  public:
-  MemoryLedger(AgentCore& core, Assignment& assignment, RoomGiver& images, OwnSlots& own_slots, RedundancyRoom& room,
+  MemoryLedger(AgentCore& core, Assignment& assignment, RoomGiver& giver, OwnSlots& own_slots, RedundancyRoom& room,
                Tiers& tiers);
   ~MemoryLedger() { Stop(); }
 
@@ -112,7 +112,7 @@ class MemoryLedger {
 
   AgentCore& core_;
   Assignment& assignment_;
-  RoomGiver& images_;
+  RoomGiver& giver_;
   OwnSlots& own_slots_;
   RedundancyRoom& room_;
   Tiers& tiers_;

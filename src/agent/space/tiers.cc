@@ -229,7 +229,7 @@ bool Tiers::IsUsed(const TierUnit& unit) const {
   for (const Session* session : core_.sessions().all()) {
     if (std::find(session->tiers.begin(), session->tiers.end(), &unit) != session->tiers.end()) return true;
   }
-  return images_.HasFilesIn(unit);
+  return giver_.HasFilesIn(unit);
 }
 
 void Tiers::CloseUnused() {

@@ -24,9 +24,8 @@ class Throughput;
 
 class Tiers {
  public:
-  Tiers(AgentCore& core, Assignment& assignment, FlushLoad& flush, RoomGiver& images, MemoryLedger& memory,
-        Throughput& throughput)
-      : core_(core), assignment_(assignment), flush_(flush), images_(images), memory_(memory), throughput_(throughput) {}
+  Tiers(AgentCore& core, Assignment& assignment, FlushLoad& flush, RoomGiver& giver, MemoryLedger& memory, Throughput& throughput)
+      : core_(core), assignment_(assignment), flush_(flush), giver_(giver), memory_(memory), throughput_(throughput) {}
 
   // The tiers that are configured for the node. Those that cannot be made are left out, with an error in the log.
   void OpenNode();
@@ -71,7 +70,7 @@ class Tiers {
   AgentCore& core_;
   Assignment& assignment_;
   FlushLoad& flush_;
-  RoomGiver& images_;
+  RoomGiver& giver_;
   MemoryLedger& memory_;
   Throughput& throughput_;
   uint32_t last_id_ = 0;

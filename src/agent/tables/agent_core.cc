@@ -56,6 +56,18 @@ Status AgentCore::OpenControl() {
   return Status::Ok();
 }
 
+Version* AgentCore::FindVersion(const Generation& generation) {
+  Job* const job = FindJobOf(generation);
+  if (job == nullptr) return nullptr;
+  const auto found = job->versions.find(generation);
+  return found == job->versions.end() ? nullptr : found->second.get();
+}
+
+const Image* AgentCore::FindWhole(const Generation& generation, uint32_t rank) {
+  const Version* const version = FindVersion(generation);
+  return version == nullptr ? nullptr : version->FindWhole(rank);
+}
+
 Job* AgentCore::FindJob(const JobKey& key) {
   auto found = jobs_.find(key);
   return found == jobs_.end() ? nullptr : found->second.get();

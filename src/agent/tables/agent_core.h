@@ -115,6 +115,12 @@ struct AgentEvents {
   // What lies here of the version is cached, or not any more.
   std::function<void(Version&)> pins_changed;
   std::function<void(const ImageIdentity&)> image_captured;
+  // All pieces of the image are in its object: it is to be published.
+  std::function<void(Image&)> image_written;
+  // What its publication waited for may be gone from here.
+  std::function<void(Version&)> publication_due;
+  // The version stays out of the store, as the job has gone on without it. Parts of it may be there.
+  std::function<void(const Version&)> version_left_out;
   // The image is in the store, and its routed files are to be published.
   std::function<void(Image&)> files_due;
   // The version's levels are known by now, or its redundancy may go on for another reason.
@@ -165,6 +171,9 @@ class AgentCore {
   Job* FindJob(const JobKey& key);
   Job* FindJob(const StoreId& store_id, const std::string& name) { return FindJob(JobKey(store_id, name)); }
   Job* FindJobOf(const Generation& generation) { return FindJob(JobKeyOf(generation)); }
+  Version* FindVersion(const Generation& generation);
+  // Version::FindWhole of that version; null: there is none.
+  const Image* FindWhole(const Generation& generation, uint32_t rank);
   std::shared_ptr<StoreContext> MakeStore(const StoreId& id, const JobKeys& keys) const;
   SessionTable& sessions() { return sessions_; }
   AgentEvents& events() { return events_; }

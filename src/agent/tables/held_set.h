@@ -16,11 +16,7 @@ namespace kedge {
 inline constexpr uint32_t kAgentSlotOwner = kSlotOwnersMax;
 
 // A part of such a slot.
-struct OwnRange {
-  TierUnit* unit = nullptr;
-  uint32_t slot = 0;
-  uint64_t slot_generation = 0;
-  uint64_t offset = 0;
+struct OwnRange : SlotPlace {
   uint64_t bytes = 0;
 };
 

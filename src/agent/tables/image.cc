@@ -1,6 +1,10 @@
 #include "agent/tables/image.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "agent/tables/job.h"
 #include "agent/tables/version.h"
 
 namespace kedge {
@@ -45,6 +49,33 @@ void Image::Describe(const ImageRecord& by) {
       std::any_of(by.regions.begin(), by.regions.end(), [](const Region& region) { return region.kind == RegionKind::kFile; });
 }
 
+bool Image::IsOwedToStore() const {
+  switch (flush) {
+    case FlushState::kNone:
+    case FlushState::kFailed: return false;
+    // Its files are still to be written to where they belong, which needs the version to be complete.
+    case FlushState::kStored:
+      return has_files && !files_published && version->job->hello.keys.files_publish && version->in_store();
+    default: return true;
+  }
+}
+
+bool Image::IsOwed(Level level) const {
+  if (!ended) return true;
+  if (version->undecided) return level > Level::kLocal;
+  const bool to_store = IsOwedToStore(), to_node = version->IsOwedToNodes();
+  switch (level) {
+    case Level::kNone:
+    case Level::kLocal: return false;
+    // What comes to the store has survived a node, too.
+    case Level::kNode: return (to_store || to_node) && version->ReachedLevel() < Level::kNode;
+    case Level::kBuffer: return to_store;
+    case Level::kStore: return to_store || version->IsOnBufferOnly();
+    case Level::kLast: break;
+  }
+  return to_store || to_node;
+}
+
 bool Image::IsOnItsWay() const {
   switch (flush) {
     case FlushState::kFlushing:
@@ -69,6 +100,11 @@ bool Image::IsLost() const {
     return (chunk.unit != nullptr && chunk.unit->lost) || (chunk.file_unit != nullptr && chunk.file_unit->lost);
   };
   return is_lost(record) || std::any_of(chunks.begin(), chunks.end(), is_lost);
+}
+
+Status Image::DamagedHere() const {
+  return Status(Code::kCorrupt,
+                fmt::format("{} rank {}: its bytes here are not those that were captured", version->generation.ToString(), rank));
 }
 
 }  // namespace kedge

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "format/image_record.h"
+#include "schedule/schedule.h"
 
 namespace kedge {
 
@@ -25,11 +26,8 @@ struct ChunkPlace {
   uint64_t end = 0;
 };
 
-struct ImageChunk {
-  TierUnit* unit = nullptr;  // null: not in a slot (in the store already, or a file)
-  uint32_t slot = 0;
-  uint64_t slot_generation = 0;
-  uint64_t offset = 0;
+// In a slot, in a file, or (neither) in the store already.
+struct ImageChunk : SlotPlace {
   uint64_t bytes = 0;
   std::string file;               // a routed file on the node, its whole path
   TierUnit* file_unit = nullptr;  // the tier in whose folder it lies
@@ -42,11 +40,15 @@ struct ImageChunk {
   std::vector<SummedRun> written;   // as they went there, in any order
   std::vector<SummedRun> captured;  // by the image record, once that is known
   bool is_flushing = false;         // counted in unit->flushing_chunks
-  // Its slot was wanted by somebody else (images_release.cc): the object under way holds the only copy until it is stored.
+  // Its slot was wanted by somebody else (images/passing_chunks.h): the object under way holds the only copy until it is stored.
   // `unit` is null; slot, generation and offset tell where it was.
   bool released = false;
 
   bool IsLocal() const { return unit != nullptr || !file.empty(); }
+  // Whether the other is said of the same bytes in the same slot, which go to the same place of the object.
+  bool IsSame(const ImageChunk& other) const { return place() == other.place() && object_offset == other.object_offset; }
+  const SlotPlace& place() const { return *this; }
+  void PutIn(const SlotPlace& place) { static_cast<SlotPlace&>(*this) = place; }
   // Where a worker reads so many bytes of it, from its byte `at` on.
   PieceSource Source(uint64_t at, uint64_t source_bytes) const;
   // Whether its flush is one that will free a slot (TierUnit::flushing_chunks).
@@ -119,6 +121,10 @@ struct Image {
 
   // What follows from its record, once `chunks` are all there.
   void Describe(const ImageRecord& by);
+  // Whether it is still on its way to `level`; kLast: to any that its version is scheduled for.
+  bool IsOwed(Level level = Level::kLast) const;
+  // The same of the store alone, or of its routed files' places.
+  bool IsOwedToStore() const;
   // To the store: its slots will become free by that.
   bool IsOnItsWay() const;
   // From this node.
@@ -140,6 +146,8 @@ struct Image {
   bool IsPassing() const { return HasReleased() && flush != FlushState::kStored; }
   // Whether the node alone can give it back, or the store holds it by now.
   bool IsHeld() const { return ended && is_saved && !doomed && !damaged && !IsPassing() && !IsLost(); }
+  // Its bytes here are not those that were captured: what is said of that.
+  Status DamagedHere() const;
 };
 
 }  // namespace kedge

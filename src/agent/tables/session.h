@@ -57,7 +57,8 @@ struct ShownImage {
   bool opening = false;  // another is looked for
 };
 
-// An image whose gaps are being filled from its session's base; its ImageEnd stays in the mailbox meanwhile (images_gaps.cc).
+// An image whose gaps are being filled from its session's base; its ImageEnd stays in the mailbox meanwhile
+// (images/gap_filler.h).
 struct GapFill {
   uint64_t base = 0;          // an image that is read from; 0: none
   std::function<void()> run;  // does it, unless somebody has begun: on any thread

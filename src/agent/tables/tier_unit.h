@@ -61,6 +61,18 @@ struct TierMemory {
   int64_t refused_until_ns = 0;   // that has refused space a moment ago
 };
 
+struct TierUnit;
+
+// Where some bytes begin in a slot, which holds them as long as it is of that generation.
+struct SlotPlace {
+  TierUnit* unit = nullptr;  // null: not in a slot
+  uint32_t slot = 0;
+  uint64_t slot_generation = 0;
+  uint64_t offset = 0;
+
+  bool operator==(const SlotPlace&) const = default;
+};
+
 // One tier in use, with its accounting. A tier that is lost and made anew is another unit.
 struct TierUnit {
   uint32_t id = 0;

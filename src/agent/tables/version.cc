@@ -21,6 +21,23 @@ bool Version::IsWhole() const {
   return std::count_if(images.begin(), images.end(), [](const auto& entry) { return entry.second->IsHeld(); }) >= node_ranks;
 }
 
+Level Version::ReachedLevel() const {
+  if (!in_store_) return LevelByNodes();
+  return IsOnBufferOnly() ? Level::kBuffer : Level::kStore;
+}
+
+Level Version::LevelByNodes() const {
+  if (at_node && node_failure.ok()) return Level::kNode;
+  return IsAtLocal() ? Level::kLocal : Level::kNone;
+}
+
+const Image* Version::FindWhole(uint32_t rank) const {
+  const auto found = images.find(rank);
+  if (found == images.end()) return nullptr;
+  const Image& image = *found->second;
+  return image.IsHeld() && !image.HasReleased() ? &image : nullptr;
+}
+
 bool Version::IsPromised() const {
   const auto promises = job->promises.find(generation.name);
   return promises != job->promises.end() && promises->second.own == generation;

@@ -85,6 +85,12 @@ struct Version {
   bool HasLost() const;
   // The same of all nodes, as far as this one knows.
   bool IsAtLocal() const { return (at_local || node_ranks >= ranks) && IsWhole(); }
+  // The highest level that it has.
+  Level ReachedLevel() const;
+  // The same without what the store has: what the nodes alone vouch for.
+  Level LevelByNodes() const;
+  // The image of that rank, where it has ended and lies whole on this node; else null.
+  const Image* FindWhole(uint32_t rank) const;
   // Whether all ranks can go on from it, or could before something was lost.
   bool IsComplete() const { return at_local || at_node || in_store_; }
   // This node has told the others that it holds it (local_level.h), and has told nothing later.

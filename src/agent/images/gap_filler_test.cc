@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "agent/door/sessions.h"
-#include "agent/images/images.h"
 #include "agent/space/assignment.h"
 #include "agent/tables/session.h"
 #include "agent/testing/local_agent.h"
@@ -90,16 +89,16 @@ class BuildingRank {
     return box().base_serial == serial;
   }
   bool IsThere(int64_t version) {
-    const Image* image = agent_->images().FindWhole(GenerationOf(version), 0);
+    const Image* image = agent_->core().FindWhole(GenerationOf(version), 0);
     return image != nullptr && !image->doomed;
   }
   // It is in the store, and may be let go of here.
   bool IsStored(int64_t version) {
-    const Version* found = agent_->images().FindVersion(GenerationOf(version));
+    const Version* found = agent_->core().FindVersion(GenerationOf(version));
     return found != nullptr && found->in_store() && !found->images.at(0)->pinned;
   }
   std::string ContentOf(int64_t version) {
-    const Image* image = agent_->images().FindWhole(GenerationOf(version), 0);
+    const Image* image = agent_->core().FindWhole(GenerationOf(version), 0);
     if (image == nullptr) return "there is none";
     const ImageChunk& chunk = image->chunks[0];
     return {reinterpret_cast<const char*>(chunk.unit->tier->SlotMemory(chunk.slot) + chunk.offset), chunk.bytes};
@@ -179,14 +178,14 @@ TEST(ImageGaps, TheBaseStaysWhileAnImageIsBuiltOnIt) {
   rank.PushEnd(rank.TakeSlot(), Filled('a'), {});
   ASSERT_TRUE(agent.TurnUntil([&] { return rank.IsStored(1); }));
   ASSERT_TRUE(rank.ClaimBase(1));
-  EXPECT_FALSE(agent->images().EvictOldest(&agent.pool(), /*also_newest=*/true));
+  EXPECT_FALSE(agent->retention().EvictOldest(&agent.pool(), /*also_newest=*/true));
   EXPECT_TRUE(rank.IsThere(1));
   EXPECT_EQ(rank.box().base_serial, 1u);
   rank.PushEnd(rank.TakeSlot(), SecondContent(), kSecondGaps);
   ASSERT_TRUE(agent.TurnUntil([&] { return rank.IsStored(2) && !rank.IsThere(1); })) << "the base goes as any older one does";
   EXPECT_EQ(rank.ContentOf(2), SecondContent());
   // With nobody at work on it the agent may let go of it, and says so.
-  EXPECT_TRUE(agent->images().EvictOldest(&agent.pool(), /*also_newest=*/true));
+  EXPECT_TRUE(agent->retention().EvictOldest(&agent.pool(), /*also_newest=*/true));
   EXPECT_FALSE(rank.IsThere(2));
   EXPECT_FALSE(rank.ClaimBase(2));
 }
@@ -196,9 +195,9 @@ TEST(ImageGaps, ADamagedImageIsNoBase) {
   BuildingRank rank(agent);
   rank.PushEnd(rank.TakeSlot(), Filled('a'), {});
   agent.Turn();
-  Version* version = agent->images().FindVersion({agent.store_id(), "job", "name", 1, 1, 1});
+  Version* version = agent->core().FindVersion({agent.store_id(), "job", "name", 1, 1, 1});
   ASSERT_NE(version, nullptr);
-  agent->images().OnDamaged(*version, 0, Status(Code::kCorrupt, "a byte of it has changed"));
+  agent->retention().OnDamaged(*version, 0, Status(Code::kCorrupt, "a byte of it has changed"));
   EXPECT_FALSE(rank.ClaimBase(1));
 }
 

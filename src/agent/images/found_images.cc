@@ -1,28 +1,33 @@
-// Images that nobody captured under this agent: a predecessor's, and those that came from other nodes. See images.h.
+#include "agent/images/found_images.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "agent/images/announcement.h"
+#include "agent/images/gap_filler.h"
 #include "agent/images/image_flusher.h"
-#include "agent/images/images.h"
+#include "agent/images/image_table.h"
 #include "agent/space/tiers.h"
 #include "agent/tables/agent_core.h"
-#include "agent/tables/run_folder.h"
-#include "agent/tables/session.h"
 #include "base/crc32c.h"
-#include "format/image_record.h"
 #include "os/files/files.h"
 
 namespace kedge {
 
-Version& Images::VersionOf(Job& job, const ImageIdentity& identity) {
+namespace {
+
+// The one that is known, or a new one with nothing but its identity.
+Version& VersionOf(Job& job, const ImageIdentity& identity) {
   const auto [version, is_new] = job.AddVersion(identity);
   if (is_new) version->Schedule(Level::kLocal);
   return *version;
 }
 
-Result<std::unique_ptr<Image>> Images::MakeFound(const ImageRecord& record, FoundPlaces places) const {
+}  // namespace
+
+Result<std::unique_ptr<Image>> FoundImages::MakeFound(const ImageRecord& record, FoundPlaces places) const {
   KEDGE_CHECK(places.chunks.size() == record.chunks.size());
   KEDGE_ASSIGN_OR_RETURN(auto captured, CapturedRuns(record, core_.settings().piece_bytes));
   auto image = std::make_unique<Image>();
@@ -43,42 +48,22 @@ Result<std::unique_ptr<Image>> Images::MakeFound(const ImageRecord& record, Foun
   return image;
 }
 
-std::string Images::NewRecordPath(const Image& image) const {
-  return core_.Path(fmt::format("records/{:016x}", static_cast<uint64_t>(WallTimeNs()) ^ (image.id << 48)));
-}
-
-Image& Images::Put(Version& version, uint32_t rank, std::unique_ptr<Image> image) {
-  auto& place = version.images[rank];
-  KEDGE_CHECK(place == nullptr);
-  image->id = ++last_id_;
-  image->version = &version;
-  image->rank = rank;
-  by_id_[image->id] = image.get();
-  place = std::move(image);
-  return *place;
-}
-
-Status Images::Adopt(const AdoptedImage& adopted) {
+Status FoundImages::Adopt(const AdoptedImage& adopted) {
   const ImageRecord& record = *adopted.record;
   const ImageIdentity& identity = record.identity;
   Job* job = core_.FindJobOf(identity.generation);
   if (job == nullptr) return Status(Code::kNotFound, "its job is not known any more");
-  auto in_slot = [](const OwnRange& range) {
-    ImageChunk chunk;
-    chunk.unit = range.unit;
-    chunk.slot = range.slot;
-    chunk.slot_generation = range.slot_generation;
-    chunk.offset = range.offset;
-    return chunk;
-  };
   FoundPlaces places;
-  for (const OwnRange& range : adopted.chunks) places.chunks.push_back(range.unit != nullptr ? in_slot(range) : ImageChunk());
-  places.record = in_slot(adopted.record_range);
+  for (const OwnRange& range : adopted.chunks) {
+    ImageChunk& chunk = places.chunks.emplace_back();
+    if (range.unit != nullptr) chunk.PutIn(range);
+  }
+  places.record.PutIn(adopted.record_range);
   places.record.bytes = places.record_bytes = adopted.record_bytes;
   places.record_crc32c = adopted.record_crc32c;
   KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<Image> made, MakeFound(record, std::move(places)));
   bool for_store = adopted.for_store;
-  const bool is_new = FindVersion(identity.generation) == nullptr;
+  const bool is_new = core_.FindVersion(identity.generation) == nullptr;
   Version& version = VersionOf(*job, identity);
   for (const JobNode& node : job->members.nodes) {
     if (!is_new || node.name != core_.settings().node) continue;
@@ -90,25 +75,22 @@ Status Images::Adopt(const AdoptedImage& adopted) {
     const Image& bad = *here->second;
     if (!adopted.replace && !bad.IsLost()) return Status(Code::kAlreadyExists, "an image of that rank is here already");
     const bool is_flushed = bad.IsOnItsWay() && !bad.damaged;
-    if (!bad.ended || bad.readers > 0 || bad.pieces_in_flight > 0 || is_flushed || !MayGo(bad)) {
+    if (!bad.ended || bad.readers > 0 || bad.pieces_in_flight > 0 || is_flushed || !gaps_.MayGo(bad)) {
       return Status(Code::kBusy, "the image that is to be replaced is in use");
     }
     // Its flush goes on from the other copy, and its client hears of it.
     for_store = for_store || bad.IsOnItsWay();
     made->session_id = bad.session_id;
     made->serial = bad.serial;
-    (void)os::UnlinkIfPresent(fs(), bad.record_path);
-    FreePlaces(bad);
-    by_id_.erase(bad.id);
-    version.images.erase(here);
+    images_.Discard(version, identity.rank);
   }
   // Where images from here are on their way there, it is heard when they are.
   const bool hears_itself = std::any_of(version.images.begin(), version.images.end(),
                                         [](const auto& entry) { return entry.second->flush != FlushState::kNone; });
   const bool in_store = adopted.from_store || (adopted.in_store && (version.in_store() || !hears_itself));
-  Image& image = Put(version, identity.rank, std::move(made));
+  Image& image = images_.Put(version, identity.rank, std::move(made));
   image.brought_for_attempt = adopted.from_store ? 0 : job->members.attempt;
-  image.record_path = NewRecordPath(image);
+  image.record_path = images_.NewRecordPath(image);
   if (in_store) {
     version.SetStored();
     version.AlsoTo(Level::kStore);
@@ -119,13 +101,13 @@ Status Images::Adopt(const AdoptedImage& adopted) {
     version.undecided.reset();
     flush_.Start(image);
   }
-  SaveFile(image);
+  images_.Save(image);
   // Whoever carried it to the store has put its files at their paths, or died before: then they come from here.
   if (adopted.from_store && image.has_files && job->hello.keys.files_publish) core_.events().files_due(image);
   return Status::Ok();
 }
 
-Status Images::Recover(const std::string& path, const ImageFile& file) {
+Status FoundImages::Recover(const std::string& path, const ImageFile& file) {
   const PlacementTable& table = file.local.table;
   const ImageIdentity& identity = table.identity;
   Job* job = core_.FindJobOf(identity.generation);
@@ -143,7 +125,7 @@ Status Images::Recover(const std::string& path, const ImageFile& file) {
     if (unit == nullptr) return Status(Code::kNotFound, "its tier " + table.tiers[placement.tier] + " is gone");
     if (placement.kind == PlacementKind::kFile) {
       chunk->file_unit = unit;
-      KEDGE_ASSIGN_OR_RETURN(chunk->file, FilePath(*unit, table.files[placement.slot]));
+      KEDGE_ASSIGN_OR_RETURN(chunk->file, RoutedFilePath(*unit, table.files[placement.slot]));
       return Status::Ok();
     }
     const uint64_t slot_bytes = unit->info().slot_bytes;
@@ -152,9 +134,7 @@ Status Images::Recover(const std::string& path, const ImageFile& file) {
       return Status(Code::kNotFound,
                     fmt::format("slot {} of tier {} holds something else by now", placement.slot, unit->info().name));
     }
-    chunk->unit = unit;
-    chunk->slot = placement.slot;
-    chunk->slot_generation = placement.slot_generation;
+    chunk->PutIn({unit, placement.slot, placement.slot_generation, placement.offset});
     return Status::Ok();
   };
   FoundPlaces places;
@@ -177,7 +157,7 @@ Status Images::Recover(const std::string& path, const ImageFile& file) {
     KEDGE_RETURN_IF_ERROR(locate(table.chunks[i], &places.chunks.emplace_back()));
   }
   KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<Image> made, MakeFound(record, std::move(places)));
-  const bool is_new = FindVersion(identity.generation) == nullptr;
+  const bool is_new = core_.FindVersion(identity.generation) == nullptr;
   Version& version = VersionOf(*job, identity);
   if (version.images.contains(identity.rank)) return Status(Code::kAlreadyExists, "another record of that image is there");
   if (is_new) {
@@ -191,7 +171,7 @@ Status Images::Recover(const std::string& path, const ImageFile& file) {
   version.at_node = version.at_node || file.at_node;
   version.at_local = version.at_local || file.at_local;
   if (file.weakened && version.node_failure.ok()) version.Weaken("a node has lost its part, as the agent before this one knew");
-  Image& image = Put(version, identity.rank, std::move(made));
+  Image& image = images_.Put(version, identity.rank, std::move(made));
   image.session_id = file.session_id;
   image.serial = file.serial;
   image.record_path = path;
@@ -203,19 +183,30 @@ Status Images::Recover(const std::string& path, const ImageFile& file) {
   const bool stored = file.stored || file.in_store;
   flush_.SetState(image, stored ? FlushState::kStored : wanted ? FlushState::kWaiting : FlushState::kNone);
   image.ForEachSlot([](SlotSpace& space, uint32_t index) { space.AddChunk(index); });
-  if (image.damaged && image.HasNoOtherCopy() && version.failure.ok()) version.failure = DamagedHere(image);
+  if (image.damaged && image.HasNoOtherCopy() && version.failure.ok()) version.failure = image.DamagedHere();
   ++core_.counters().images_recovered;
   return Status::Ok();
 }
 
-uint32_t Images::LastSession() const {
+uint32_t FoundImages::LastSession() const {
   uint32_t last = 0;
-  for (const auto& [id, image] : by_id_) last = std::max(last, image->session_id);
+  for (const auto& [id, image] : images_.all()) last = std::max(last, image->session_id);
   for (const Gone& gone : gone_) last = std::max(last, gone.session_id);
   return last;
 }
 
-void Images::TellGone(Session& session) {
+void FoundImages::Resume(Session& session) {
+  // Images of it that are not through yet count as pending, as they did before.
+  for (const auto& [id, image] : images_.all()) {
+    if (image->session_id != session.id) continue;
+    session.NoteSerial(image->serial);
+    if (image->flush == FlushState::kWaiting || image->version->undecided) session.pending_serials.insert(image->serial);
+  }
+  TellGone(session);
+  gaps_.RecoverBase(session);
+}
+
+void FoundImages::TellGone(Session& session) {
   std::erase_if(gone_, [&](const Gone& gone) {
     if (gone.session_id != session.id) return false;
     const Status why(Code::kIo, fmt::format("{}: the agent died while it wrote the only copy of some of its chunks, whose slots "
@@ -224,7 +215,7 @@ void Images::TellGone(Session& session) {
     session.NoteSerial(gone.serial);
     session.gone_serials.insert(gone.serial);
     core_.sessions().SendFailure(session, gone.serial, why);
-    Version* version = FindVersion(gone.identity.generation);
+    Version* version = core_.FindVersion(gone.identity.generation);
     if (version != nullptr && version->failure.ok()) version->failure = why;
     ++core_.counters().flush_failures;
     return true;

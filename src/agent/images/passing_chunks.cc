@@ -1,13 +1,8 @@
-// Slots that come free before their image ends: so an image greater than all tiers passes through them, a flushed chunk making
-// room for the next ([VeloC] algorithm 2 waits for any flush). See images.h.
-//
-// Only when somebody wants a slot, and only of images that have not ended: an image that is whole on the node stays so until
-// the store has it. From then on the object under way holds the only copy of such a chunk; the image is not at level LOCAL
-// before it is stored (Image::IsHeld), and if its flush fails or its agent dies it is gone, which its client is told; a client
-// that has not ended it takes it again (sessions.cc, AttachAgain).
+#include "agent/images/passing_chunks.h"
+
 #include <algorithm>
 
-#include "agent/images/images.h"
+#include "agent/images/image_table.h"
 #include "agent/space/throughput.h"
 #include "agent/tables/agent_core.h"
 #include "agent/tables/session.h"
@@ -15,7 +10,7 @@
 
 namespace kedge {
 
-bool Images::MayRelease(const Image& image, const ImageChunk& chunk) const {
+bool PassingChunks::MayRelease(const Image& image, const ImageChunk& chunk) const {
   // What goes to other nodes is read from its slot after the image has ended.
   if (image.ended || image.doomed || image.version->to_node) return false;
   // A chunk that is whole is not written any more: its writer has no further use of the slot (session/mailbox.h).
@@ -24,7 +19,7 @@ bool Images::MayRelease(const Image& image, const ImageChunk& chunk) const {
   return session != nullptr && session->full_slots.contains(SlotId{chunk.unit->id, chunk.slot});
 }
 
-void Images::Release(const Image& image, ImageChunk& chunk) {
+void PassingChunks::Release(const Image& image, ImageChunk& chunk) {
   Session* session = core_.sessions().Find(image.session_id);
   TierUnit& unit = *chunk.unit;
   chunk.CountAsFlushing(false);
@@ -38,10 +33,10 @@ void Images::Release(const Image& image, ImageChunk& chunk) {
   os::KillPoint("chunk-released");
 }
 
-bool Images::ReleaseFlushed(TierUnit* unit) {
+bool PassingChunks::ReleaseFlushed(const TierUnit* unit) {
   Image* oldest = nullptr;
   ImageChunk* first = nullptr;
-  for (const auto& entry : by_id_) {
+  for (const auto& entry : images_.all()) {
     Image* image = entry.second;
     if (image->ended || image->flush != FlushState::kFlushing || image->object == nullptr || !image->flush_error.ok()) continue;
     if (oldest != nullptr && oldest->id < image->id) continue;
