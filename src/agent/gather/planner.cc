@@ -6,10 +6,10 @@
 #include "agent/flush/flush.h"
 #include "agent/gather/job_blocks.h"
 #include "agent/peers/peers.h"
-#include "agent/space/memory_limits.h"
 #include "agent/tables/agent_core.h"
 #include "aggregation/shares.h"
 #include "base/log.h"
+#include "os/machine/machine.h"
 
 namespace kedge {
 namespace {
@@ -59,7 +59,7 @@ bool IsRootOf(const aggregation::Line& line, uint32_t leaders, const aggregation
 }
 
 uint8_t LoadNow() {
-  return aggregation::LoadOf(ProcessorPressurePercent() / 100, LookAtMemory().pressure_percent / 100, 0);
+  return aggregation::LoadOf(os::PressurePercent("cpu") / 100, os::PressurePercent("memory") / 100, 0);
 }
 
 WritePlan PlanOf(const aggregation::Line& line, const aggregation::ElectionOptions& options, bool has_leaders, uint32_t self,

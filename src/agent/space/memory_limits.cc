@@ -1,10 +1,6 @@
 #include "agent/space/memory_limits.h"
 
 #include <algorithm>
-#include <cstdio>
-
-#include "os/files/files.h"
-#include "os/files/private_files.h"
 
 namespace kedge {
 namespace {
@@ -18,12 +14,6 @@ constexpr double kPressurePercentMax = 10;
 int64_t Left(uint64_t available_bytes, uint64_t whole_bytes, uint64_t share) {
   const uint64_t kept = std::min(std::max(whole_bytes / share, kLeftBytesMin), whole_bytes / 2);
   return static_cast<int64_t>(std::min<uint64_t>(available_bytes, INT64_MAX)) - static_cast<int64_t>(kept);
-}
-
-double PressurePercent(const char* resource) {
-  const auto text = os::ReadFile(os::PrivateFileSystem(), std::string("/proc/pressure/") + resource, 4096);
-  double percent = 0;
-  return text.ok() && std::sscanf(text->c_str(), "some avg10=%lf", &percent) == 1 ? percent : 0;
 }
 
 }  // namespace
@@ -48,15 +38,11 @@ MemoryRoom RoomOf(const os::VolumeInfo& volume) {
   return {Left(volume.available_bytes, volume.total_bytes, kMachineShare), "the memory file system"};
 }
 
-double ProcessorPressurePercent() {
-  return PressurePercent("cpu");
-}
-
 MemoryLimits LookAtMemory() {
   MemoryLimits limits;
   if (const auto machine = os::MachineMemory(); machine.ok()) limits.machine = *machine;
   limits.cgroup = os::CgroupMemoryLimit();
-  limits.pressure_percent = PressurePercent("memory");
+  limits.pressure_percent = os::PressurePercent("memory");
   return limits;
 }
 

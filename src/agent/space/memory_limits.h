@@ -16,8 +16,7 @@ namespace kedge {
 struct MemoryLimits {
   os::MemoryInfo machine;
   std::optional<os::CgroupMemory> cgroup;  // the tightest; nothing: there is none
-  // Of the last ten seconds, the share in which somebody waited for memory (PSI "some avg10"), percent; 0 where it is not known.
-  double pressure_percent = 0;
+  double pressure_percent = 0;             // os::PressurePercent
 };
 
 struct MemoryRoom {
@@ -29,9 +28,6 @@ struct MemoryRoom {
 MemoryRoom RoomOf(const MemoryLimits& limits);
 // The same of a memory file system.
 MemoryRoom RoomOf(const os::VolumeInfo& volume);
-
-// Of the last ten seconds, the share in which somebody waited for a processor; 0 where it is not known.
-double ProcessorPressurePercent();
 
 // As they are now. What cannot be found out counts as no limit.
 MemoryLimits LookAtMemory();

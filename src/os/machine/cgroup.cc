@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <cstdio>
 #include <string_view>
 
 #include "os/files/files.h"
@@ -123,6 +124,17 @@ std::optional<CgroupMemory> CgroupMemoryLimit(const std::string& proc_folder, co
     if (!tightest || memory.LeftBytes() < tightest->LeftBytes()) tightest = memory;
   }
   return tightest;
+}
+
+double PressurePercent(const std::string& resource, const std::string& proc_folder, const std::string& root) {
+  int version = 0;
+  const std::vector<std::string> folders = CgroupFolders(resource, proc_folder, root, &version);
+  std::string told;
+  if (version == 2 && !folders.empty()) told = ReadOrEmpty(folders.front() + "/" + resource + ".pressure");
+  // The root group has no such file.
+  if (told.empty()) told = ReadOrEmpty(root + "/proc/pressure/" + resource);
+  double percent = 0;
+  return std::sscanf(told.c_str(), "some avg10=%lf", &percent) == 1 ? percent : 0;
 }
 
 std::optional<int> CgroupCpuQuota(const std::string& proc_folder, const std::string& root) {

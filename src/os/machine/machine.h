@@ -39,6 +39,11 @@ struct CgroupMemory {
 // `proc_folder` and `root` are for tests: where /proc/self and / are looked for.
 std::optional<CgroupMemory> CgroupMemoryLimit(const std::string& proc_folder = "/proc/self", const std::string& root = "");
 
+// Of the last ten seconds, the share in which somebody waited for the resource ("memory", "cpu"; PSI "some avg10"), percent: in
+// this process's own cgroup where version 2 tells it, since a neighbour that is short of its own memory is no pressure here; else
+// on the machine. 0 where it is not known.
+double PressurePercent(const std::string& resource, const std::string& proc_folder = "/proc/self", const std::string& root = "");
+
 // Processors that this process may use: its affinity, and no more than its cgroup's quota rounded up; at least 1.
 int UsableCpuCount();
 

@@ -58,6 +58,7 @@ class Cgroups : public ::testing::Test {
     ASSERT_TRUE(WriteAll(**file, content.data(), content.size(), 0).ok());
   }
   std::optional<CgroupMemory> Limit() { return CgroupMemoryLimit(folder_ / "proc", folder_.path()); }
+  double Pressure() { return PressurePercent("memory", folder_ / "proc", folder_.path()); }
   std::optional<int> Quota() { return CgroupCpuQuota(folder_ / "proc", folder_.path()); }
   TemporaryFolder folder_;
 };
@@ -108,6 +109,21 @@ TEST_F(Cgroups, UnderstandsWhatAContainerSees) {
   Put("sys/fs/cgroup/memory.max", "800\n");
   ASSERT_TRUE(Limit().has_value());
   EXPECT_EQ(Limit()->limit_bytes, 800u);
+}
+
+TEST_F(Cgroups, TellsOfItsOwnPressureAndElseOfTheMachines) {
+  EXPECT_EQ(Pressure(), 0);
+  Put("proc/pressure/memory",
+      "some avg10=12.50 avg60=3.00 avg300=1.00 total=5\nfull avg10=9.00 avg60=0.00 avg300=0.00 total=0\n");
+  EXPECT_EQ(Pressure(), 12.5);
+  Put("proc/mountinfo", "25 30 0:22 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+  Put("proc/cgroup", "0::/\n");
+  EXPECT_EQ(Pressure(), 12.5) << "the root group tells nothing";
+  Put("proc/cgroup", "0::/job\n");
+  Put("sys/fs/cgroup/job/memory.pressure", "some avg10=0.75 avg60=3.00 avg300=1.00 total=5\n");
+  EXPECT_EQ(Pressure(), 0.75) << "somebody else waits";
+  Put("sys/fs/cgroup/job/memory.pressure", "garbage\n");
+  EXPECT_EQ(Pressure(), 0);
 }
 
 TEST_F(Cgroups, HasNoLimitWhereNoneIsToldOrReadable) {
