@@ -64,9 +64,9 @@ void Agent::Subscribe() {
   };
   events.image_written = [this](Image& image) { publisher_.OnWritten(image); };
   events.publication_due = [this](Version& version) { publisher_.Consider(version); };
-  // Retention in the store has passed over its parts.
+  // LocalRetention in the store has passed over its parts.
   events.version_left_out = [this](const Version& version) { publisher_.Retain(*version.job, version.generation.name); };
-  events.files_due = [this](Image& image) { publisher_.PublishFiles(image); };
+  events.files_due = [this](Image& image) { routed_publisher_.Publish(image); };
   events.protection_due = [this](Version& version) { protect_.Consider(version); };
   events.pins_changed = [this](Version& version) { held_sets_.UpdatePins(version); };
   events.room_came = [this] { protect_.OnRoom(); };

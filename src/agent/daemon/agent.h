@@ -24,6 +24,7 @@
 #include "agent/flush/drain_watch.h"
 #include "agent/flush/flush.h"
 #include "agent/flush/publisher.h"
+#include "agent/flush/routed_publisher.h"
 #include "agent/flush/still_stored.h"
 #include "agent/flush/straight_parts.h"
 #include "agent/gather/carrier.h"
@@ -36,10 +37,10 @@
 #include "agent/images/found_images.h"
 #include "agent/images/gap_filler.h"
 #include "agent/images/image_table.h"
+#include "agent/images/local_retention.h"
 #include "agent/images/open_images.h"
 #include "agent/images/passing_chunks.h"
 #include "agent/images/pending_images.h"
-#include "agent/images/retention.h"
 #include "agent/peers/measure_peers.h"
 #include "agent/peers/peers.h"
 #include "agent/protect/held_sets.h"
@@ -90,7 +91,8 @@ class Agent {
   Peers& peers() { return peers_; }
   Protect& protect() { return protect_; }
   Publisher& publisher() { return publisher_; }
-  Retention& retention() { return retention_; }
+  LocalRetention& retention() { return retention_; }
+  RoutedPublisher& routed_publisher() { return routed_publisher_; }
   Server& server() { return server_; }
   Shipper& shipper() { return shipper_; }
   Sessions& sessions() { return sessions_; }
@@ -130,13 +132,14 @@ class Agent {
   ImageTable images_{*core_, assignment_, flush_};
   GapFiller gaps_{*core_, images_};
   PassingChunks passing_{*core_, images_, throughput_};
-  Retention retention_{*core_, assignment_, flush_, gaps_, images_, passing_};
+  LocalRetention retention_{*core_, assignment_, flush_, gaps_, images_, passing_};
   Arrivals arrivals_{*core_, flush_, gaps_, images_, passing_, retention_, throughput_};
   FoundImages found_images_{*core_, flush_, gaps_, images_, tiers_};
   OpenImages open_images_{*core_, images_};
   PendingImages pending_{*core_, images_};
   Flush flush_{*core_, assignment_, attempt_watch_, images_, pending_, retention_, throughput_, tiers_};
   Publisher publisher_{*core_, carrier_, flush_, images_, retention_, throughput_};
+  RoutedPublisher routed_publisher_{*core_, images_, retention_};
   AttemptWatch attempt_watch_{*core_, images_, retention_};
   StillStored still_stored_{*core_, flush_, images_, publisher_, retention_};
   DrainWatch drain_watch_{*core_, retention_, still_stored_};

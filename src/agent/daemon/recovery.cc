@@ -94,7 +94,7 @@ void RecoverState(Agent& agent) {
   RejoinNetwork(agent);
   agent.sessions().RecoverSessions();
   FlushAgain(agent);
-  agent.publisher().PublishOwedFiles();
+  agent.routed_publisher().PublishOwed();
   // Only now that all sessions are known: what one rank left is of use as long as another's mailbox may hold the rest.
   agent.sessions().EndDeadSessions();
   agent.turns().Recover();

@@ -23,7 +23,7 @@ class AgentCore;
 class Fetch;
 class Halts;
 class ImageTable;
-class Retention;
+class LocalRetention;
 class PendingImages;
 class OpenImages;
 class MeasurePeers;
@@ -44,7 +44,7 @@ class Server {
  public:
   Server(AgentCore& core, DaemonCalls daemon, Fetch& fetch, Halts& halts, ImageTable& images, MeasurePeers& measure_peers,
          OpenImages& open_images, Peers& peers, PendingImages& pending, Publisher& publisher, Rebuilder& rebuilder,
-         Retention& retention, Sessions& sessions, Waiters& waiters, Windows& windows)
+         LocalRetention& retention, Sessions& sessions, Waiters& waiters, Windows& windows)
       : core_(core),
         daemon_(std::move(daemon)),
         fetch_(fetch),
@@ -107,7 +107,7 @@ class Server {
   Halts& halts_;
   Windows& windows_;
   ImageTable& images_;
-  Retention& retention_;
+  LocalRetention& retention_;
   PendingImages& pending_;
   OpenImages& open_images_;
   MeasurePeers& measure_peers_;

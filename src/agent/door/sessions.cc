@@ -7,8 +7,8 @@
 
 #include "agent/door/server.h"
 #include "agent/images/arrivals.h"
+#include "agent/images/local_retention.h"
 #include "agent/images/open_images.h"
-#include "agent/images/retention.h"
 #include "agent/peers/peers.h"
 #include "agent/protect/protect.h"
 #include "agent/schedule/halts.h"

@@ -16,7 +16,7 @@ namespace kedge {
 class AgentCore;
 class Assignment;
 class Carrier;
-class Retention;
+class LocalRetention;
 class Arrivals;
 class OpenImages;
 class FoundImages;
@@ -30,8 +30,8 @@ class Tuning;
 class Sessions {
  public:
   Sessions(AgentCore& core, Arrivals& arrivals, Assignment& assignment, Carrier& carrier, FoundImages& found_images,
-           OpenImages& open_images, Peers& peers, Protect& protect, Retention& retention, Server& server, Throughput& throughput,
-           Tiers& tiers, Tuning& tuning)
+           OpenImages& open_images, Peers& peers, Protect& protect, LocalRetention& retention, Server& server,
+           Throughput& throughput, Tiers& tiers, Tuning& tuning)
       : core_(core),
         arrivals_(arrivals),
         assignment_(assignment),
@@ -118,7 +118,7 @@ class Sessions {
   OpenImages& open_images_;
   Peers& peers_;
   Protect& protect_;
-  Retention& retention_;
+  LocalRetention& retention_;
   Server& server_;
   Throughput& throughput_;
   Tiers& tiers_;

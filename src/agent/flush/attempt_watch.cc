@@ -4,7 +4,7 @@
 #include <set>
 
 #include "agent/images/image_table.h"
-#include "agent/images/retention.h"
+#include "agent/images/local_retention.h"
 #include "agent/tables/agent_core.h"
 #include "agent/tables/session.h"
 #include "base/log.h"

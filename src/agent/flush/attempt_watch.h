@@ -20,12 +20,13 @@ namespace kedge {
 
 class AgentCore;
 class ImageTable;
-class Retention;
+class LocalRetention;
 class Workers;
 
 class AttemptWatch {
  public:
-  AttemptWatch(AgentCore& core, ImageTable& images, Retention& retention) : core_(core), images_(images), retention_(retention) {}
+  AttemptWatch(AgentCore& core, ImageTable& images, LocalRetention& retention)
+      : core_(core), images_(images), retention_(retention) {}
 
   // Once a second or so.
   void Tick();
@@ -62,7 +63,7 @@ class AttemptWatch {
 
   AgentCore& core_;
   ImageTable& images_;
-  Retention& retention_;
+  LocalRetention& retention_;
   std::map<Key, Watched> attempts_;  // that have images on their way, or sessions
 };
 

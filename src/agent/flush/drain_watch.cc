@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "agent/flush/still_stored.h"
-#include "agent/images/retention.h"
+#include "agent/images/local_retention.h"
 #include "agent/tables/agent_core.h"
 #include "base/log.h"
 #include "store/keys.h"

@@ -14,12 +14,12 @@
 namespace kedge {
 
 class AgentCore;
-class Retention;
+class LocalRetention;
 class StillStored;
 
 class DrainWatch {
  public:
-  DrainWatch(AgentCore& core, Retention& retention, StillStored& still_stored)
+  DrainWatch(AgentCore& core, LocalRetention& retention, StillStored& still_stored)
       : core_(core), retention_(retention), still_stored_(still_stored) {}
 
   // A few times a second.
@@ -42,7 +42,7 @@ class DrainWatch {
   void OnAnswer(const JobKey& key, const Answer& answer);
 
   AgentCore& core_;
-  Retention& retention_;
+  LocalRetention& retention_;
   StillStored& still_stored_;
   std::map<JobKey, Look> looks_;  // of jobs with versions that wait
 };

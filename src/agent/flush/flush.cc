@@ -8,8 +8,8 @@
 #include "agent/flush/attempt_watch.h"
 #include "agent/images/held_stream.h"
 #include "agent/images/image_table.h"
+#include "agent/images/local_retention.h"
 #include "agent/images/pending_images.h"
-#include "agent/images/retention.h"
 #include "agent/space/assignment.h"
 #include "agent/space/throughput.h"
 #include "agent/space/tiers.h"
@@ -60,7 +60,7 @@ Duration RetryPauses::Next(const Status& why) {
 }
 
 Flush::Flush(AgentCore& core, Assignment& assignment, AttemptWatch& attempt_watch, ImageTable& images, PendingImages& pending,
-             Retention& retention, Throughput& throughput, Tiers& tiers)
+             LocalRetention& retention, Throughput& throughput, Tiers& tiers)
     : core_(core),
       assignment_(assignment),
       attempt_watch_(attempt_watch),

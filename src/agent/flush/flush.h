@@ -28,7 +28,7 @@ class AgentCore;
 class Assignment;
 class AttemptWatch;
 class ImageTable;
-class Retention;
+class LocalRetention;
 class PendingImages;
 class Throughput;
 class Tiers;
@@ -36,7 +36,7 @@ class Tiers;
 class Flush : public FlushLoad, public ImageFlusher {
  public:
   Flush(AgentCore& core, Assignment& assignment, AttemptWatch& attempt_watch, ImageTable& images, PendingImages& pending,
-        Retention& retention, Throughput& throughput, Tiers& tiers);
+        LocalRetention& retention, Throughput& throughput, Tiers& tiers);
 
   void QueueCaptured(Image& image, uint32_t chunk) override;
   void QueueEnded(Image& image) override;
@@ -122,7 +122,7 @@ class Flush : public FlushLoad, public ImageFlusher {
   AttemptWatch& attempt_watch_;
   ImageTable& images_;
   PendingImages& pending_;
-  Retention& retention_;
+  LocalRetention& retention_;
   Throughput& throughput_;
   Tiers& tiers_;
   const uint32_t cpus_;

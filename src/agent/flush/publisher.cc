@@ -11,9 +11,8 @@
 #include "agent/flush/cargo.h"
 #include "agent/flush/flush.h"
 #include "agent/flush/publication.h"
-#include "agent/flush/routed_publication.h"
 #include "agent/images/image_table.h"
-#include "agent/images/retention.h"
+#include "agent/images/local_retention.h"
 #include "agent/space/throughput.h"
 #include "agent/tables/agent_core.h"
 #include "base/log.h"
@@ -33,8 +32,6 @@ constexpr Duration kRetainAgainPause = std::chrono::seconds(5);
 // How long the written images of a node wait for those of ranks from which nothing was heard.
 constexpr Duration kGrace = std::chrono::milliseconds(300);
 constexpr uint32_t kCommitTriesMax = 3;
-constexpr Duration kLookPatience = std::chrono::milliseconds(750);
-constexpr Duration kFilesPause = std::chrono::seconds(1);
 // For blocks that another node writes before its own images; then they are written here after all.
 constexpr Duration kCommonPatience = std::chrono::seconds(10);
 constexpr Duration kCommonPauseMin = std::chrono::milliseconds(10);
@@ -44,13 +41,6 @@ constexpr Duration kCommonPauseMax = std::chrono::milliseconds(500);
 // wait for a place that they would free.
 bool IsWaitedFor(const Flush& flush, const Image& image) {
   return image.IsWrittenHere() && (image.ended || image.pieces_queued > 0 || flush.HasBegun(image));
-}
-
-// On a worker.
-Result<bool> LookWhetherTakenOver(StoreContext& store, const std::string& job, uint32_t attempt) {
-  const Status looked = AwaitCheckNotTakenOver([&] { return store.CatalogFor(attempt); }, job, attempt, kLookPatience);
-  if (looked.ok() || looked.code() == Code::kBusy) return !looked.ok();
-  return looked;
 }
 
 }  // namespace
@@ -66,15 +56,9 @@ struct Publisher::Outcome {
   RetryPauses commits;
 };
 
-Publisher::Publisher(AgentCore& core, Cargo& cargo, Flush& flush, ImageTable& images, Retention& retention,
+Publisher::Publisher(AgentCore& core, Cargo& cargo, Flush& flush, ImageTable& images, LocalRetention& retention,
                      Throughput& throughput)
-    : core_(core),
-      cargo_(cargo),
-      flush_(flush),
-      images_(images),
-      retention_(retention),
-      throughput_(throughput),
-      file_publisher_(std::make_shared<FilePublisher>(os::SystemFileSystem())) {}
+    : core_(core), cargo_(cargo), flush_(flush), images_(images), retention_(retention), throughput_(throughput) {}
 
 void Publisher::OnWritten(Image& image) {
   Consider(*image.version);
@@ -384,7 +368,7 @@ void Publisher::OnComplete(Version& version) {
   LogInfo("agent", "{} is complete in the store", version.generation.ToString());
   for (const auto& [rank, image] : version.images) {
     if (image->doomed || !image->ended) continue;
-    if (image->has_files && !image->files_published && version.job->hello.keys.files_publish) PublishFiles(*image);
+    if (image->has_files && !image->files_published && version.job->hello.keys.files_publish) core_.events().files_due(*image);
   }
 }
 
@@ -402,66 +386,6 @@ void Publisher::OnCompletedElsewhere(const Generation& generation) {
   if (version == nullptr || version->in_store()) return;
   FindComplete(*version);
   core_.events().version_changed(generation);
-}
-
-void Publisher::PublishFiles(Image& image) {
-  std::vector<PieceSource> chunks;
-  for (const ImageChunk& chunk : image.chunks) chunks.push_back(chunk.Source(0, chunk.bytes));
-  images_.AddReader(image);
-  const Generation& of = image.version->generation;
-  FileOrigin origin{of.store_id, of.job, {core_.settings().node, of.attempt, "agent"}, {}, MomentOf(of), {}};
-  origin.is_silent = [store = image.version->job->store, self = of.attempt, job = of.job](uint32_t attempt) {
-    return store->IsSilent(job, self, attempt);
-  };
-  origin.is_taken_over = [store = image.version->job->store, self = of.attempt, job = of.job] {
-    return LookWhetherTakenOver(*store, job, self);
-  };
-  core_.Background([publisher = file_publisher_, origin = std::move(origin), record = image.record.Source(0, image.record_bytes),
-                    chunks = std::move(chunks)] { return PublishRoutedFiles(*publisher, origin, record, chunks); },
-                   [this, id = image.id](Status status) {
-                     Image* found = images_.Find(id);
-                     KEDGE_CHECK(found != nullptr);
-                     if (status.code() == Code::kUnavailable && !found->doomed) {
-                       images_.RemoveReader(*found);
-                       return PublishFilesLater(*found, status);
-                     }
-                     found->files_published = true;
-                     Job& job = *found->version->job;
-                     const Generation generation = found->version->generation;
-                     if (!status.ok()) {
-                       ++core_.counters().file_publish_failures;
-                       found->failure =
-                           status.WithContext(fmt::format("routed files of {} rank {}", generation.ToString(), found->rank));
-                       if (found->version->failure.ok()) found->version->failure = found->failure;
-                       LogError("agent", "{}", found->failure.ToString());
-                     }
-                     if (!found->doomed) {
-                       images_.Save(*found);
-                       images_.OnSettled(*found);
-                     }
-                     images_.RemoveReader(*found);
-                     retention_.Reconsider(job, generation.name);
-                     core_.events().version_changed(generation);
-                   });
-}
-
-// The store is away, so that nobody can tell whether they would replace a newer attempt's.
-void Publisher::PublishFilesLater(const Image& image, const Status& why) {
-  static LogRateLimit limit(std::chrono::seconds(60));
-  LogLimited(limit, LogLevel::kWarning, "agent", "routed files of {} rank {} wait for the store: {}",
-             image.version->generation.ToString(), image.rank, why.ToString());
-  core_.loop().AddTimer(kFilesPause, [this, id = image.id] {
-    Image* waiting = images_.Find(id);
-    if (waiting != nullptr && !waiting->doomed) PublishFiles(*waiting);
-  });
-}
-
-void Publisher::PublishOwedFiles() {
-  for (const auto& [id, image] : images_.all()) {
-    const bool is_stored = image->flush == FlushState::kStored && image->version->in_store();
-    if (!is_stored || !image->has_files || image->files_published) continue;
-    if (image->version->job->hello.keys.files_publish) PublishFiles(*image);
-  }
 }
 
 void Publisher::LookForDisagreement(const Version& version, std::function<void()> done) {

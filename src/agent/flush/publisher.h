@@ -1,5 +1,4 @@
-// Publication: written images become a part, parts a version (store/publish.h), old versions go (store/retention.h), and
-// routed files appear at their original paths.
+// Publication: written images become a part, parts a version (store/publish.h), and old versions go (store/retention.h).
 //
 // The images of a node go together where they can: one folder sync and one part record for all of them. An image does not
 // wait long for one that is not there, for its rank may have published on its own (without an agent) or be dead.
@@ -10,7 +9,6 @@
 #include <string>
 
 #include "agent/tables/job.h"
-#include "restore/file_publisher.h"
 
 namespace kedge {
 
@@ -18,12 +16,12 @@ class AgentCore;
 class Cargo;
 class Flush;
 class ImageTable;
-class Retention;
+class LocalRetention;
 class Throughput;
 
 class Publisher {
  public:
-  Publisher(AgentCore& core, Cargo& cargo, Flush& flush, ImageTable& images, Retention& retention, Throughput& throughput);
+  Publisher(AgentCore& core, Cargo& cargo, Flush& flush, ImageTable& images, LocalRetention& retention, Throughput& throughput);
 
   void OnWritten(Image& image);
   // Publishes what is written if nothing more is to be waited for.
@@ -46,10 +44,6 @@ class Publisher {
   void Retain(Job& job, const std::string& name);
   // What a dead predecessor began in the store is removed, then `done`.
   void RemoveLeftovers(Job& job, uint32_t attempt, std::function<void()> done);
-  // The routed files of an image that is in the store, once: where there are none, unless it is of the newest attempt.
-  void PublishFiles(Image& image);
-  // Those of versions that are in the store, which a dead predecessor had not come to.
-  void PublishOwedFiles();
   // Whether ranks of other nodes have taken another version instead (Version::failure), as far as the store can tell by now: for
   // who ends, where the nodes do not hear each other. `done` comes later.
   void LookForDisagreement(const Version& version, std::function<void()> done);
@@ -60,7 +54,6 @@ class Publisher {
   // Whether what is written of it waits for blocks that other nodes write. Then PublishNow comes again, after a while in any
   // case.
   bool AwaitsCommon(Version& version);
-  void PublishFilesLater(const Image& image, const Status& why);
   void OnPublished(const Generation& generation, Outcome outcome);
   void OnPublishedHere(Version& published_version, const Outcome& outcome);
   void SetStored(Image& image, bool is_saved_later);
@@ -79,9 +72,8 @@ class Publisher {
   Cargo& cargo_;
   Flush& flush_;
   ImageTable& images_;
-  Retention& retention_;
+  LocalRetention& retention_;
   Throughput& throughput_;
-  const std::shared_ptr<FilePublisher> file_publisher_;
 };
 
 }  // namespace kedge

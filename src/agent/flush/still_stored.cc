@@ -6,7 +6,7 @@
 #include "agent/flush/publisher.h"
 #include "agent/images/image_flusher.h"
 #include "agent/images/image_table.h"
-#include "agent/images/retention.h"
+#include "agent/images/local_retention.h"
 #include "agent/tables/agent_core.h"
 #include "base/log.h"
 #include "store/versions.h"

@@ -20,12 +20,12 @@ namespace kedge {
 class AgentCore;
 class ImageFlusher;
 class ImageTable;
-class Retention;
+class LocalRetention;
 class Publisher;
 
 class StillStored {
  public:
-  StillStored(AgentCore& core, ImageFlusher& flush, ImageTable& images, Publisher& publisher, Retention& retention)
+  StillStored(AgentCore& core, ImageFlusher& flush, ImageTable& images, Publisher& publisher, LocalRetention& retention)
       : core_(core), flush_(flush), images_(images), publisher_(publisher), retention_(retention) {}
 
   // Once a second or so: jobs whose store has come to lie elsewhere.
@@ -63,7 +63,7 @@ class StillStored {
   ImageFlusher& flush_;
   ImageTable& images_;
   Publisher& publisher_;
-  Retention& retention_;
+  LocalRetention& retention_;
   std::map<JobKey, Look> looks_;
 };
 

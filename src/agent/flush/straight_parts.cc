@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "agent/images/image_flusher.h"
-#include "agent/images/retention.h"
+#include "agent/images/local_retention.h"
 #include "agent/tables/agent_core.h"
 #include "base/log.h"
 #include "store/versions.h"

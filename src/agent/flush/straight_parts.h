@@ -15,11 +15,12 @@ namespace kedge {
 
 class AgentCore;
 class ImageFlusher;
-class Retention;
+class LocalRetention;
 
 class StraightParts {
  public:
-  StraightParts(AgentCore& core, ImageFlusher& flush, Retention& retention) : core_(core), flush_(flush), retention_(retention) {}
+  StraightParts(AgentCore& core, ImageFlusher& flush, LocalRetention& retention)
+      : core_(core), flush_(flush), retention_(retention) {}
 
   // Once a second or so.
   void Tick();
@@ -38,7 +39,7 @@ class StraightParts {
 
   AgentCore& core_;
   ImageFlusher& flush_;
-  Retention& retention_;
+  LocalRetention& retention_;
   std::map<Generation, Look> looks_;
 };
 

@@ -10,7 +10,7 @@
 #include "agent/flush/flush.h"
 #include "agent/gather/stagers.h"
 #include "agent/images/image_table.h"
-#include "agent/images/retention.h"
+#include "agent/images/local_retention.h"
 #include "agent/tables/agent_core.h"
 #include "agent/tables/object_under_way.h"
 #include "base/log.h"

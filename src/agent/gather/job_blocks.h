@@ -22,11 +22,11 @@ namespace kedge {
 class AgentCore;
 class Flush;
 class ImageTable;
-class Retention;
+class LocalRetention;
 
 class JobBlocks {
  public:
-  JobBlocks(AgentCore& core, Flush& flush, ImageTable& images, Retention& retention)
+  JobBlocks(AgentCore& core, Flush& flush, ImageTable& images, LocalRetention& retention)
       : core_(core), flush_(flush), images_(images), retention_(retention) {}
 
   // Whether the job's nodes look for common blocks: not where images go to the store by way of other nodes, or bytes are to be
@@ -50,7 +50,7 @@ class JobBlocks {
   AgentCore& core_;
   Flush& flush_;
   ImageTable& images_;
-  Retention& retention_;
+  LocalRetention& retention_;
   struct LookedAt {
     int64_t since_ns = 0;
     std::shared_ptr<const Found> found;

@@ -18,13 +18,13 @@ class GapFiller;
 class ImageFlusher;
 class ImageTable;
 class PassingChunks;
-class Retention;
+class LocalRetention;
 class Throughput;
 
 class Arrivals {
  public:
   Arrivals(AgentCore& core, ImageFlusher& flush, GapFiller& gaps, ImageTable& images, PassingChunks& passing,
-           Retention& retention, Throughput& throughput)
+           LocalRetention& retention, Throughput& throughput)
       : core_(core),
         flush_(flush),
         gaps_(gaps),
@@ -56,7 +56,7 @@ class Arrivals {
   GapFiller& gaps_;
   ImageTable& images_;
   PassingChunks& passing_;
-  Retention& retention_;
+  LocalRetention& retention_;
   Throughput& throughput_;
 };
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "agent/images/image_table.h"
-#include "agent/images/retention.h"
+#include "agent/images/local_retention.h"
 #include "agent/peers/peers.h"
 #include "agent/protect/held_sets.h"
 #include "agent/protect/set_member.h"
@@ -56,7 +56,7 @@ Result<std::vector<BlockTable>> MakeObjects(const SetRecord& set, uint32_t self,
 }  // namespace
 
 Protect::Protect(AgentCore& core, Assignment& assignment, HeldSets& held_sets, ImageTable& images, OwnSlots& own_slots,
-                 Peers& peers, Retention& retention, RedundancyRoom& room, Tiers& tiers)
+                 Peers& peers, LocalRetention& retention, RedundancyRoom& room, Tiers& tiers)
     : core_(core),
       assignment_(assignment),
       held_sets_(held_sets),

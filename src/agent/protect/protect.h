@@ -39,7 +39,7 @@ class AgentCore;
 class Assignment;
 class HeldSets;
 class ImageTable;
-class Retention;
+class LocalRetention;
 class OwnSlots;
 class Peers;
 class Tiers;
@@ -48,7 +48,7 @@ struct MakeNotes;
 class Protect {
  public:
   Protect(AgentCore& core, Assignment& assignment, HeldSets& held_sets, ImageTable& images, OwnSlots& own_slots, Peers& peers,
-          Retention& retention, RedundancyRoom& room, Tiers& tiers);
+          LocalRetention& retention, RedundancyRoom& room, Tiers& tiers);
   ~Protect();
 
   // The members of the job's attempt are known: joins its network. kFailedPrecondition: they cannot protect each other.
@@ -154,7 +154,7 @@ class Protect {
   ImageTable& images_;
   OwnSlots& own_slots_;
   Peers& peers_;
-  Retention& retention_;
+  LocalRetention& retention_;
   RedundancyRoom& room_;
   Tiers& tiers_;
   std::unique_ptr<Workers> measuring_;

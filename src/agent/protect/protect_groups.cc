@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "agent/images/image_table.h"
-#include "agent/images/retention.h"
+#include "agent/images/local_retention.h"
 #include "agent/peers/peers.h"
 #include "agent/protect/held_sets.h"
 #include "agent/protect/protect.h"

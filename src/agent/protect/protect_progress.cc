@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "agent/images/image_table.h"
-#include "agent/images/retention.h"
+#include "agent/images/local_retention.h"
 #include "agent/protect/protect.h"
 #include "agent/protect/set_source.h"
 #include "agent/tables/agent_core.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "agent/images/image_table.h"
-#include "agent/images/retention.h"
+#include "agent/images/local_retention.h"
 #include "agent/peers/peers.h"
 #include "agent/tables/agent_core.h"
 #include "base/log.h"

@@ -26,12 +26,12 @@ namespace kedge {
 
 class AgentCore;
 class ImageTable;
-class Retention;
+class LocalRetention;
 class Peers;
 
 class LocalLevel {
  public:
-  LocalLevel(AgentCore& core, ImageTable& images, Peers& peers, Retention& retention)
+  LocalLevel(AgentCore& core, ImageTable& images, Peers& peers, LocalRetention& retention)
       : core_(core), images_(images), peers_(peers), retention_(retention) {}
 
   // Something about the versions of the name, or about the job's nodes, may have changed. Lets go of none.
@@ -66,7 +66,7 @@ class LocalLevel {
   AgentCore& core_;
   ImageTable& images_;
   Peers& peers_;
-  Retention& retention_;
+  LocalRetention& retention_;
 };
 
 }  // namespace kedge

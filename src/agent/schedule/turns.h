@@ -21,13 +21,13 @@ namespace kedge {
 class AgentCore;
 class ImageFlusher;
 class ImageTable;
-class Retention;
+class LocalRetention;
 class Peers;
 class Tuning;
 
 class Turns {
  public:
-  Turns(AgentCore& core, ImageFlusher& flush, ImageTable& images, Peers& peers, Retention& retention, Tuning& tuning)
+  Turns(AgentCore& core, ImageFlusher& flush, ImageTable& images, Peers& peers, LocalRetention& retention, Tuning& tuning)
       : core_(core), flush_(flush), images_(images), peers_(peers), retention_(retention), tuning_(tuning) {}
 
   // A new version, whose turn it is by count for the levels in `due`.
@@ -58,7 +58,7 @@ class Turns {
   ImageFlusher& flush_;
   ImageTable& images_;
   Peers& peers_;
-  Retention& retention_;
+  LocalRetention& retention_;
   Tuning& tuning_;
   std::map<Generation, int64_t> looked_ns_;  // when the store was looked into last
 };

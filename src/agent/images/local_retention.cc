@@ -1,4 +1,4 @@
-#include "agent/images/retention.h"
+#include "agent/images/local_retention.h"
 
 #include <algorithm>
 #include <chrono>
@@ -32,7 +32,7 @@ bool HasRedundancyIn(const Version& version, const TierUnit* unit) {
 
 }  // namespace
 
-void Retention::Reconsider(const Job& job, const std::string& name) {
+void LocalRetention::Reconsider(const Job& job, const std::string& name) {
   const bool is_first = to_reconsider_.empty();
   to_reconsider_.emplace(job.key(), name);
   if (!is_first) return;
@@ -47,7 +47,7 @@ void Retention::Reconsider(const Job& job, const std::string& name) {
   }
 }
 
-void Retention::ReconsiderPending() {
+void LocalRetention::ReconsiderPending() {
   if (to_reconsider_.empty()) return;
   const int64_t begin_ns = core_.clock().NowNs();
   for (const auto& [key, name] : std::exchange(to_reconsider_, {})) {
@@ -57,11 +57,11 @@ void Retention::ReconsiderPending() {
   reconsidering_took_ = Duration(core_.clock().NowNs() - begin_ns);
 }
 
-void Retention::ReconsiderAll(const Job& job) {
+void LocalRetention::ReconsiderAll(const Job& job) {
   for (const std::string& name : job.Names()) Reconsider(job, name);
 }
 
-void Retention::LearnRestarts(Job& job, const std::vector<RestoredRecord>& restarts) {
+void LocalRetention::LearnRestarts(Job& job, const std::vector<RestoredRecord>& restarts) {
   bool is_news = false;
   for (const RestoredRecord& record : restarts) is_news = job.LearnRestored(record) || is_news;
   if (!is_news) return;
@@ -69,7 +69,7 @@ void Retention::LearnRestarts(Job& job, const std::vector<RestoredRecord>& resta
   ReconsiderAll(job);
 }
 
-void Retention::ReconsiderNow(Job& job, const std::string& name) {
+void LocalRetention::ReconsiderNow(Job& job, const std::string& name) {
   core_.events().retention_begins(job, name);
   const Lineage lineage = job.LineageOf(name);
   std::vector<Version*> newest_first;
@@ -121,7 +121,7 @@ void Retention::ReconsiderNow(Job& job, const std::string& name) {
   core_.Nudge();
 }
 
-void Retention::SkipQueued(Version& newest) {
+void LocalRetention::SkipQueued(Version& newest) {
   // One that does not get to the store itself takes no other's place there.
   if (newest.undecided || newest.scheduled() < Level::kStore) return;
   for (auto& [generation, version] : newest.job->versions) {
@@ -144,7 +144,7 @@ void Retention::SkipQueued(Version& newest) {
   }
 }
 
-const Version* Retention::NewestComplete(const Job& job, const std::string& name) const {
+const Version* LocalRetention::NewestComplete(const Job& job, const std::string& name) const {
   const Lineage lineage = job.LineageOf(name);
   for (auto entry = job.versions.rbegin(); entry != job.versions.rend(); ++entry) {
     const Version& version = *entry->second;
@@ -154,7 +154,7 @@ const Version* Retention::NewestComplete(const Job& job, const std::string& name
   return nullptr;
 }
 
-bool Retention::EvictOldest(TierUnit* unit, bool also_newest) {
+bool LocalRetention::EvictOldest(TierUnit* unit, bool also_newest) {
   Version* victim = nullptr;
   bool victim_is_newest = true;
   int64_t victim_ended_ns = INT64_MAX;
@@ -195,14 +195,14 @@ bool Retention::EvictOldest(TierUnit* unit, bool also_newest) {
   return true;
 }
 
-bool Retention::HasFilesIn(const TierUnit& unit) const {
+bool LocalRetention::HasFilesIn(const TierUnit& unit) const {
   return std::any_of(images_.all().begin(), images_.all().end(), [&](const auto& entry) {
     const std::vector<ImageChunk>& chunks = entry.second->chunks;
     return std::any_of(chunks.begin(), chunks.end(), [&](const ImageChunk& chunk) { return chunk.file_unit == &unit; });
   });
 }
 
-CleanupReply Retention::Cleanup(const CleanupRequest& request) {
+CleanupReply LocalRetention::Cleanup(const CleanupRequest& request) {
   CleanupReply reply;
   std::vector<Image*> images;
   for (const auto& [id, image] : images_.all()) {
@@ -221,17 +221,17 @@ CleanupReply Retention::Cleanup(const CleanupRequest& request) {
   return reply;
 }
 
-void Retention::SaveUnsaved() {
+void LocalRetention::SaveUnsaved() {
   for (const uint64_t id : images_.SaveUnsaved()) {
     if (const Image* image = images_.Find(id)) OnHeld(*image->version);
   }
 }
 
-bool Retention::ReleaseFlushed(TierUnit* unit) {
+bool LocalRetention::ReleaseFlushed(TierUnit* unit) {
   return passing_.ReleaseFlushed(unit);
 }
 
-void Retention::OnHeld(Version& version) {
+void LocalRetention::OnHeld(Version& version) {
   const Generation generation = version.generation;
   Job& job = *version.job;
   core_.events().protection_due(version);
@@ -241,7 +241,7 @@ void Retention::OnHeld(Version& version) {
   core_.events().version_changed(generation);
 }
 
-void Retention::OnDamaged(Version& version, uint32_t rank, const Status& why) {
+void LocalRetention::OnDamaged(Version& version, uint32_t rank, const Status& why) {
   const auto image = version.images.find(rank);
   if (image == version.images.end() || image->second->damaged) return;
   image->second->damaged = true;
@@ -252,7 +252,7 @@ void Retention::OnDamaged(Version& version, uint32_t rank, const Status& why) {
   Reconsider(*version.job, version.generation.name);
 }
 
-void Retention::RescueLost(Version& version) {
+void LocalRetention::RescueLost(Version& version) {
   // What is on its way to level NODE fails there, and its ranks are told (Protect::OnTierLost).
   if (version.scheduled() >= Level::kStore || version.to_node || version.in_store() || version.at_node) return;
   if (!version.HasLost()) return;

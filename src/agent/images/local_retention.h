@@ -19,10 +19,10 @@ class ImageFlusher;
 class ImageTable;
 class PassingChunks;
 
-class Retention : public RoomGiver {
+class LocalRetention : public RoomGiver {
  public:
-  Retention(AgentCore& core, Assignment& assignment, ImageFlusher& flush, GapFiller& gaps, ImageTable& images,
-            PassingChunks& passing)
+  LocalRetention(AgentCore& core, Assignment& assignment, ImageFlusher& flush, GapFiller& gaps, ImageTable& images,
+                 PassingChunks& passing)
       : core_(core), assignment_(assignment), flush_(flush), gaps_(gaps), images_(images), passing_(passing) {}
 
   // Decides again what stays of a name, and carries it out: soon, once for all that happens until then, since a look goes over
