@@ -138,7 +138,7 @@ TEST_P(MidRestartTest, ANodeThatIsLostCostsThatLaunchOnly) {
   Take(all_, keys, 1);
   nodes_.Lose(1);
   if (second != 1) nodes_.KillAgent(second);
-  nodes_.StartAgent(second, {{"KEDGE_TEST_KILL_POINT", second == 1 ? "fetch-block" : "serve-lease"}});
+  nodes_.StartAgent(second, {{"KEDGE_TEST_KILL_POINT", second == 1 ? "bring-block" : "serve-lease"}});
   // The node dies in the middle, and what comes up under its name is at another address, with nothing of what it had.
   std::thread fate([&] {
     EXPECT_TRUE(nodes_.AgentWasKilled());

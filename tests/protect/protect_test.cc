@@ -316,7 +316,7 @@ TEST_F(ProtectTest, ANodeThatDiesWhileItsImageIsRebuiltBeginsAnew) {
   const std::string keys = std::string(kXorOfFour) + kNoStore;
   Take(all_, keys, 1);
   nodes_.Lose(1);
-  nodes_.StartAgent(1, {{"KEDGE_TEST_KILL_POINT", "fetch-block:2"}});
+  nodes_.StartAgent(1, {{"KEDGE_TEST_KILL_POINT", "bring-block:2"}});
   EXPECT_EQ(ExpectRestart(all_, keys, 1), 0u);
   EXPECT_TRUE(nodes_.AgentWasKilled());
 }

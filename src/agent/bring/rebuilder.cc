@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "agent/bring/fetch.h"
+#include "agent/bring/bringer.h"
 #include "agent/bring/inventories.h"
 #include "agent/images/image_flusher.h"
 #include "agent/tables/agent_core.h"
@@ -123,7 +123,7 @@ void Rebuilder::Rebuild(Job& job, const RebuildRequest& request, std::function<v
       for (const redundancy::RankPlan& rank : plan.ranks) {
         if (!IsLost(generation, rank, *replies) || !FallsToUs(*found, rank.rank, *replies)) continue;
         ++work->waiting;
-        fetch_.Bring(*found, generation, rank.rank, {}, [work, finish](const Status& brought) {
+        bringer_.Bring(*found, generation, rank.rank, {}, [work, finish](const Status& brought) {
           if (brought.ok()) ++work->reply.images_brought;
           if (!brought.ok() && work->reply.failure.ok()) work->reply.failure = brought;
           finish();

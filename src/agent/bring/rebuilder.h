@@ -13,14 +13,14 @@
 namespace kedge {
 
 class AgentCore;
-class Fetch;
+class Bringer;
 class ImageFlusher;
 class Inventories;
 
 class Rebuilder {
  public:
-  Rebuilder(AgentCore& core, Fetch& fetch, ImageFlusher& flush, Inventories& inventories)
-      : core_(core), fetch_(fetch), flush_(flush), inventories_(inventories) {}
+  Rebuilder(AgentCore& core, Bringer& bringer, ImageFlusher& flush, Inventories& inventories)
+      : core_(core), bringer_(bringer), flush_(flush), inventories_(inventories) {}
 
   void Rebuild(Job& job, const RebuildRequest& request, std::function<void(RebuildReply)> done);
 
@@ -30,7 +30,7 @@ class Rebuilder {
   void NoteAttempts(Job& job, const std::vector<Generation>& generations, std::function<void(Status)> done);
 
   AgentCore& core_;
-  Fetch& fetch_;
+  Bringer& bringer_;
   ImageFlusher& flush_;
   Inventories& inventories_;
 };

@@ -213,7 +213,7 @@ Result<ByteSpan> StreamBringer::RebuildThin(uint64_t offset, uint64_t bytes, uin
     }
     KEDGE_RETURN_IF_ERROR(assembled);
     rebuilt_begin_ = begin;
-    os::KillPoint("fetch-rebuilt");
+    os::KillPoint("bring-rebuilt");
   }
   if (offset - rebuilt_begin_ + bytes > rebuilt_.size()) return Status(Code::kCorrupt, "a rebuilt block is too short");
   return ByteSpan(rebuilt_).subspan(offset - rebuilt_begin_, bytes);
@@ -298,7 +298,7 @@ Status StreamBringer::Bring(uint64_t offset, uint64_t bytes, const Sink& sink) {
     if (piece.part == redundancy::StreamPart::kGap) continue;
     KEDGE_RETURN_IF_ERROR(sink(piece.stream_offset, run.subspan(piece.stream_offset - offset, piece.bytes)));
   }
-  os::KillPoint("fetch-block");
+  os::KillPoint("bring-block");
   return Status::Ok();
 }
 

@@ -21,7 +21,7 @@ constexpr uint64_t kSinglePartBytes = 2 * StreamBringer::kPartAlignment;
 
 }  // namespace
 
-Result<std::shared_ptr<ImageWindow>> ImageWindow::Make(FoundImage image) {
+Result<std::shared_ptr<ImageWindow>> ImageWindow::Make(ReachableImage image) {
   KEDGE_ASSIGN_OR_RETURN(redundancy::ImageStream stream,
                          redundancy::ImageStream::Make(image.record, image.bringer->image_record().size()));
   const uint64_t bytes = std::min(kWindowBytes, stream.bytes());
@@ -65,13 +65,13 @@ void Windows::Open(Session& session, const OpenWindowRequest& request, const Ope
   if (std::exchange(session.shown.opening, true)) {
     return opened(Status(Code::kBusy, "the session is being shown another image"), {});
   }
-  fetch_.Find(*session.job, request.generation, request.rank, {.replace = request.replace},
-              [this, connection = session.connection, id = session.id, opened](Result<FoundImage> found) {
-                OnFound(connection, id, std::move(found), opened);
-              });
+  bringer_.Find(*session.job, request.generation, request.rank, {.replace = request.replace},
+                [this, connection = session.connection, id = session.id, opened](Result<ReachableImage> found) {
+                  OnFound(connection, id, std::move(found), opened);
+                });
 }
 
-void Windows::OnFound(uint64_t connection, uint32_t session_id, Result<FoundImage> found, const Opened& opened) {
+void Windows::OnFound(uint64_t connection, uint32_t session_id, Result<ReachableImage> found, const Opened& opened) {
   Session* session = core_.sessions().Find(session_id);
   if (session == nullptr) return;
   session->shown = ShownImage{};

@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "agent/bring/fetch.h"
+#include "agent/bring/bringer.h"
 #include "agent/tables/session.h"
 #include "base/status.h"
 #include "os/memory/mapping.h"
@@ -24,7 +24,7 @@ class MemoryLedger;
 
 class ImageWindow {
  public:
-  static Result<std::shared_ptr<ImageWindow>> Make(FoundImage image);
+  static Result<std::shared_ptr<ImageWindow>> Make(ReachableImage image);
   ~ImageWindow();
 
   OpenWindowReply Describe() const;
@@ -36,10 +36,10 @@ class ImageWindow {
   bool busy = false;  // a worker brings a part; the event loop's
 
  private:
-  ImageWindow(FoundImage image, redundancy::ImageStream stream, os::SharedMapping memory)
+  ImageWindow(ReachableImage image, redundancy::ImageStream stream, os::SharedMapping memory)
       : image_(std::move(image)), stream_(std::move(stream)), memory_(std::move(memory)) {}
 
-  FoundImage image_;
+  ReachableImage image_;
   const redundancy::ImageStream stream_;
   const os::SharedMapping memory_;
   uint64_t next_ = 0;   // behind the last part
@@ -48,7 +48,7 @@ class ImageWindow {
 
 class Windows {
  public:
-  Windows(AgentCore& core, Fetch& fetch, MemoryLedger& memory) : core_(core), fetch_(fetch), memory_(memory) {}
+  Windows(AgentCore& core, Bringer& bringer, MemoryLedger& memory) : core_(core), bringer_(bringer), memory_(memory) {}
 
   // A window of the session, in the place of the one that it has, with its descriptor. kNotFound: the image is lost; kBusy:
   // another is looked for. Nobody is answered whose session has ended, or has another connection by then.
@@ -58,10 +58,10 @@ class Windows {
   void Show(const Session& session, const ShowRequest& request, const Shown& shown);
 
  private:
-  void OnFound(uint64_t connection, uint32_t session_id, Result<FoundImage> found, const Opened& opened);
+  void OnFound(uint64_t connection, uint32_t session_id, Result<ReachableImage> found, const Opened& opened);
 
   AgentCore& core_;
-  Fetch& fetch_;
+  Bringer& bringer_;
   MemoryLedger& memory_;
 };
 

@@ -60,7 +60,7 @@ void Agent::Subscribe() {
   };
   events.image_missed = [this](Job& job, const Generation& generation, uint32_t rank, const BringOptions& options,
                                std::function<void(Status)> done) {
-    fetch_.Bring(job, generation, rank, options, std::move(done));
+    bringer_.Bring(job, generation, rank, options, std::move(done));
   };
   events.image_written = [this](Image& image) { publisher_.OnWritten(image); };
   events.publication_due = [this](Version& version) { publisher_.Consider(version); };

@@ -12,7 +12,7 @@
 #include <memory>
 #include <string>
 
-#include "agent/bring/fetch.h"
+#include "agent/bring/bringer.h"
 #include "agent/bring/inventories.h"
 #include "agent/bring/rebuilder.h"
 #include "agent/bring/windows.h"
@@ -155,10 +155,10 @@ class Agent {
   HeldSets held_sets_{*core_, own_slots_, tiers_};
   Protect protect_{*core_, assignment_, held_sets_, images_, own_slots_, peers_, retention_, redundancy_room_, tiers_};
   Inventories inventories_{*core_, peers_};
-  Fetch fetch_{*core_, assignment_, found_images_, images_, inventories_, memory_, own_slots_, peers_, tiers_};
-  Rebuilder rebuilder_{*core_, fetch_, flush_, inventories_};
-  Windows windows_{*core_, fetch_, memory_};
-  Carrier carrier_{*core_, fetch_, flush_, peers_, publisher_};
+  Bringer bringer_{*core_, assignment_, found_images_, images_, inventories_, memory_, own_slots_, peers_, tiers_};
+  Rebuilder rebuilder_{*core_, bringer_, flush_, inventories_};
+  Windows windows_{*core_, bringer_, memory_};
+  Carrier carrier_{*core_, bringer_, flush_, peers_, publisher_};
   Phases phases_{*core_, peers_};
   Stagers stagers_{*core_, peers_};
   StagingPost staging_post_{*core_, peers_};
@@ -169,7 +169,7 @@ class Agent {
   Waiters waiters_{*core_, attempt_watch_, flush_, local_level_, pending_, protect_, publisher_, server_};
   PeerServer peer_server_{*core_, carrier_, completions_, held_sets_, inventories_, local_level_,
                           peers_, phases_,  protect_,     shipper_,   takings_,     turns_};
-  Server server_{*core_,   CallsOfServer(), fetch_,     halts_,     images_,   measure_peers_, open_images_, peers_,
+  Server server_{*core_,   CallsOfServer(), bringer_,   halts_,     images_,   measure_peers_, open_images_, peers_,
                  pending_, publisher_,      rebuilder_, retention_, sessions_, waiters_,       windows_};
   std::unique_ptr<os::TextServer> metrics_;
   os::EventFd stop_;

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "agent/bring/fetch.h"
+#include "agent/bring/bringer.h"
 #include "agent/bring/rebuilder.h"
 #include "agent/bring/windows.h"
 #include "agent/door/sessions.h"
@@ -236,7 +236,7 @@ void Server::OpenImage(uint64_t id, uint64_t number, const OpenImageRequest& req
     if (reply.status().code() != Code::kNotFound || !session->job->BringsImages()) return ReplyStatus(id, number, reply.status());
   }
   const BringOptions options{.replace = request.replace};
-  fetch_.Bring(*session->job, request.generation, request.rank, options, [this, id, number, request](const Status& brought) {
+  bringer_.Bring(*session->job, request.generation, request.rank, options, [this, id, number, request](const Status& brought) {
     const Client* client = Find(id);
     Session* found = client == nullptr ? nullptr : core_.sessions().Find(client->session_id);
     if (found == nullptr) return;
@@ -271,8 +271,8 @@ void Server::Handle(uint64_t id, const NumberedMessage& message) {
     if (job == nullptr || !job->BringsImages()) {
       return Reply(id, number, LocalVersionsReply{ListLocalVersions(images_, *versions), {}, {}});
     }
-    return fetch_.ListVersions(*job, *versions,
-                               [this, id, number](const LocalVersionsReply& reply) { Reply(id, number, reply); });
+    return bringer_.ListVersions(*job, *versions,
+                                 [this, id, number](const LocalVersionsReply& reply) { Reply(id, number, reply); });
   }
   if (const auto* rebuild = std::get_if<RebuildRequest>(&body)) {
     Job* job = core_.FindJob(rebuild->store_id, rebuild->job);

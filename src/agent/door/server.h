@@ -20,7 +20,7 @@
 namespace kedge {
 
 class AgentCore;
-class Fetch;
+class Bringer;
 class Halts;
 class ImageTable;
 class LocalRetention;
@@ -42,12 +42,12 @@ struct DaemonCalls {
 
 class Server {
  public:
-  Server(AgentCore& core, DaemonCalls daemon, Fetch& fetch, Halts& halts, ImageTable& images, MeasurePeers& measure_peers,
+  Server(AgentCore& core, DaemonCalls daemon, Bringer& bringer, Halts& halts, ImageTable& images, MeasurePeers& measure_peers,
          OpenImages& open_images, Peers& peers, PendingImages& pending, Publisher& publisher, Rebuilder& rebuilder,
          LocalRetention& retention, Sessions& sessions, Waiters& waiters, Windows& windows)
       : core_(core),
         daemon_(std::move(daemon)),
-        fetch_(fetch),
+        bringer_(bringer),
         halts_(halts),
         windows_(windows),
         images_(images),
@@ -103,7 +103,7 @@ class Server {
 
   AgentCore& core_;
   const DaemonCalls daemon_;
-  Fetch& fetch_;
+  Bringer& bringer_;
   Halts& halts_;
   Windows& windows_;
   ImageTable& images_;

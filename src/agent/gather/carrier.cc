@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "agent/bring/fetch.h"
+#include "agent/bring/bringer.h"
 #include "agent/flush/flush.h"
 #include "agent/flush/publisher.h"
 #include "agent/peers/peers.h"
@@ -29,9 +29,9 @@ constexpr int kTriesMax = 3;
 
 }  // namespace
 
-Carrier::Carrier(AgentCore& core, Fetch& fetch, Flush& flush, Peers& peers, Publisher& publisher)
+Carrier::Carrier(AgentCore& core, Bringer& bringer, Flush& flush, Peers& peers, Publisher& publisher)
     : core_(core),
-      fetch_(fetch),
+      bringer_(bringer),
       flush_(flush),
 
       peers_(peers),
@@ -213,10 +213,10 @@ void Carrier::Hold(Job& job, const Generation& generation, Image& image) {
   image.state = State::kBrought;
   image.brought_ns = core_.clock().NowNs();
   image.progress = std::make_shared<CarryOrder::Progress>();
-  fetch_.BringFromNode(job, image.node, {generation, image.item.rank, loads_.at(generation).ranks},
-                       [this, generation, rank = image.item.rank, progress = image.progress](const Status& status) {
-                         OnBrought(generation, rank, progress, status);
-                       });
+  bringer_.BringFromNode(job, image.node, {generation, image.item.rank, loads_.at(generation).ranks},
+                         [this, generation, rank = image.item.rank, progress = image.progress](const Status& status) {
+                           OnBrought(generation, rank, progress, status);
+                         });
 }
 
 void Carrier::OnBrought(const Generation& generation, uint32_t rank, const std::shared_ptr<CarryOrder::Progress>& progress,

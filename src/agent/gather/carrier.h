@@ -34,14 +34,14 @@
 namespace kedge {
 
 class AgentCore;
-class Fetch;
+class Bringer;
 class Flush;
 class Peers;
 class Publisher;
 
 class Carrier : public Cargo {
  public:
-  Carrier(AgentCore& core, Fetch& fetch, Flush& flush, Peers& peers, Publisher& publisher);
+  Carrier(AgentCore& core, Bringer& bringer, Flush& flush, Peers& peers, Publisher& publisher);
   // Work in hand ends, which uses the network.
   void Stop();
 
@@ -131,7 +131,7 @@ class Carrier : public Cargo {
   std::shared_ptr<ByteRate> RateOf(const JobKey& job, const std::string& node);
 
   AgentCore& core_;
-  Fetch& fetch_;
+  Bringer& bringer_;
   Flush& flush_;
   Peers& peers_;
   Publisher& publisher_;

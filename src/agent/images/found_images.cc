@@ -48,21 +48,21 @@ Result<std::unique_ptr<Image>> FoundImages::MakeFound(const ImageRecord& record,
   return image;
 }
 
-Status FoundImages::Adopt(const AdoptedImage& adopted) {
-  const ImageRecord& record = *adopted.record;
+Status FoundImages::PutBrought(const BroughtImage& brought) {
+  const ImageRecord& record = *brought.record;
   const ImageIdentity& identity = record.identity;
   Job* job = core_.FindJobOf(identity.generation);
   if (job == nullptr) return Status(Code::kNotFound, "its job is not known any more");
   FoundPlaces places;
-  for (const OwnRange& range : adopted.chunks) {
+  for (const OwnRange& range : brought.chunks) {
     ImageChunk& chunk = places.chunks.emplace_back();
     if (range.unit != nullptr) chunk.PutIn(range);
   }
-  places.record.PutIn(adopted.record_range);
-  places.record.bytes = places.record_bytes = adopted.record_bytes;
-  places.record_crc32c = adopted.record_crc32c;
+  places.record.PutIn(brought.record_range);
+  places.record.bytes = places.record_bytes = brought.record_bytes;
+  places.record_crc32c = brought.record_crc32c;
   KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<Image> made, MakeFound(record, std::move(places)));
-  bool for_store = adopted.for_store;
+  bool for_store = brought.for_store;
   const bool is_new = core_.FindVersion(identity.generation) == nullptr;
   Version& version = VersionOf(*job, identity);
   for (const JobNode& node : job->members.nodes) {
@@ -73,7 +73,7 @@ Status FoundImages::Adopt(const AdoptedImage& adopted) {
   }
   if (auto here = version.images.find(identity.rank); here != version.images.end()) {
     const Image& bad = *here->second;
-    if (!adopted.replace && !bad.IsLost()) return Status(Code::kAlreadyExists, "an image of that rank is here already");
+    if (!brought.replace && !bad.IsLost()) return Status(Code::kAlreadyExists, "an image of that rank is here already");
     const bool is_flushed = bad.IsOnItsWay() && !bad.damaged;
     if (!bad.ended || bad.readers > 0 || bad.pieces_in_flight > 0 || is_flushed || !gaps_.MayGo(bad)) {
       return Status(Code::kBusy, "the image that is to be replaced is in use");
@@ -87,15 +87,15 @@ Status FoundImages::Adopt(const AdoptedImage& adopted) {
   // Where images from here are on their way there, it is heard when they are.
   const bool hears_itself = std::any_of(version.images.begin(), version.images.end(),
                                         [](const auto& entry) { return entry.second->flush != FlushState::kNone; });
-  const bool in_store = adopted.from_store || (adopted.in_store && (version.in_store() || !hears_itself));
+  const bool in_store = brought.from_store || (brought.in_store && (version.in_store() || !hears_itself));
   Image& image = images_.Put(version, identity.rank, std::move(made));
-  image.brought_for_attempt = adopted.from_store ? 0 : job->members.attempt;
+  image.brought_for_attempt = brought.from_store ? 0 : job->members.attempt;
   image.record_path = images_.NewRecordPath(image);
   if (in_store) {
     version.SetStored();
     version.AlsoTo(Level::kStore);
     flush_.SetState(image, FlushState::kStored);
-    image.files_published = !adopted.from_store;  // by the node that has it
+    image.files_published = !brought.from_store;  // by the node that has it
   } else if (for_store && !version.in_store()) {
     version.AlsoTo(Level::kStore);
     version.undecided.reset();
@@ -103,7 +103,7 @@ Status FoundImages::Adopt(const AdoptedImage& adopted) {
   }
   images_.Save(image);
   // Whoever carried it to the store has put its files at their paths, or died before: then they come from here.
-  if (adopted.from_store && image.has_files && job->hello.keys.files_publish) core_.events().files_due(image);
+  if (brought.from_store && image.has_files && job->hello.keys.files_publish) core_.events().files_due(image);
   return Status::Ok();
 }
 

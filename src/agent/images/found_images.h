@@ -22,7 +22,7 @@ class ImageTable;
 class Tiers;
 
 // An image that lies in slots of the agent's own.
-struct AdoptedImage {
+struct BroughtImage {
   const ImageRecord* record = nullptr;
   uint64_t record_bytes = 0;
   uint32_t record_crc32c = 0;
@@ -40,7 +40,7 @@ class FoundImages {
       : core_(core), flush_(flush), gaps_(gaps), images_(images), tiers_(tiers) {}
 
   // An image that came from other nodes: its ranges are the image's from here on, unless an error is returned.
-  Status Adopt(const AdoptedImage& adopted);
+  Status PutBrought(const BroughtImage& brought);
 
   // A predecessor's image; kCorrupt or kNotFound when its chunks are not there any more.
   Status Recover(const std::string& path, const ImageFile& file);

@@ -1,4 +1,4 @@
-#include "agent/bring/fetch.h"
+#include "agent/bring/bringer.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -48,7 +48,7 @@ Status NotHere(const Generation& generation, uint32_t rank) {
 }  // namespace
 
 // One image on its way here.
-struct Fetch::Order {
+struct Bringer::Order {
   explicit Order(PeerLink job_link) : link(std::move(job_link)) {}
 
   Wanted wanted;
@@ -66,7 +66,7 @@ struct Fetch::Order {
   HeldStream target;
 };
 
-void Fetch::ListVersions(Job& job, const LocalVersionsRequest& request, std::function<void(LocalVersionsReply)> done) {
+void Bringer::ListVersions(Job& job, const LocalVersionsRequest& request, std::function<void(LocalVersionsReply)> done) {
   const Reach reach = request.everywhere ? Reach::kJob : Reach::kGroup;
   inventories_.Gather(job, request.name, reach, [this, request, done = std::move(done)](const auto& replies) {
     Job* found = core_.FindJob(request.store_id, request.job);
@@ -105,8 +105,8 @@ void Fetch::ListVersions(Job& job, const LocalVersionsRequest& request, std::fun
   });
 }
 
-void Fetch::Bring(Job& job, const Generation& generation, uint32_t rank, const BringOptions& options,
-                  std::function<void(Status)> done) {
+void Bringer::Bring(Job& job, const Generation& generation, uint32_t rank, const BringOptions& options,
+                    std::function<void(Status)> done) {
   if (!options.replace && core_.FindWhole(generation, rank) != nullptr) return done(Status::Ok());
   if (!peers_.is_open()) {
     return done(NotHere(generation, rank));
@@ -114,7 +114,7 @@ void Fetch::Bring(Job& job, const Generation& generation, uint32_t rank, const B
   if (IsFirst(generation, rank, std::move(done))) SearchWithin(job, {generation, rank, options}, Reach::kGroup);
 }
 
-void Fetch::BringFromNode(Job& job, const std::string& node, const ImageIdentity& image, std::function<void(Status)> done) {
+void Bringer::BringFromNode(Job& job, const std::string& node, const ImageIdentity& image, std::function<void(Status)> done) {
   const auto& [generation, rank, ranks] = image;
   if (core_.FindWhole(generation, rank) != nullptr) return done(Status::Ok());
   if (!IsFirst(generation, rank, std::move(done))) return;
@@ -125,21 +125,21 @@ void Fetch::BringFromNode(Job& job, const std::string& node, const ImageIdentity
   Choose({generation, rank, {}}, Reach::kJob, {inventories_.Own(job, generation.name), std::move(held)});
 }
 
-bool Fetch::IsFirst(const Generation& generation, uint32_t rank, std::function<void(Status)> done) {
+bool Bringer::IsFirst(const Generation& generation, uint32_t rank, std::function<void(Status)> done) {
   auto& waiting = bringing_[{generation, rank}];
   waiting.push_back(std::move(done));
   return waiting.size() == 1;
 }
 
-void Fetch::Find(Job& job, const Generation& generation, uint32_t rank, const BringOptions& options,
-                 std::function<void(Result<FoundImage>)> found) {
+void Bringer::Find(Job& job, const Generation& generation, uint32_t rank, const BringOptions& options,
+                   std::function<void(Result<ReachableImage>)> found) {
   if (!peers_.is_open()) return found(NotHere(generation, rank));
   SearchWithin(job, {generation, rank, options, std::move(found)}, Reach::kJob);
 }
 
 // Those of a set's images, but for the wanted one, that lie here whole.
 template <typename Members>
-void Fetch::TakeOwnImages(Order& order, const Members& members) {
+void Bringer::TakeOwnImages(Order& order, const Members& members) {
   std::map<uint32_t, HeldStream>& own = order.from.own_images;
   for (const auto& member : members) {
     if (!member.rank || *member.rank == order.wanted.rank || own.contains(*member.rank)) continue;
@@ -148,12 +148,12 @@ void Fetch::TakeOwnImages(Order& order, const Members& members) {
   }
 }
 
-void Fetch::SearchWithin(Job& job, const Wanted& wanted, Reach reach) {
+void Bringer::SearchWithin(Job& job, const Wanted& wanted, Reach reach) {
   inventories_.Gather(job, wanted.generation.name, reach,
                       [this, wanted, reach](const auto& gathered) { Choose(wanted, reach, *gathered); });
 }
 
-void Fetch::Choose(const Wanted& wanted, Reach reach, std::vector<InventoryReply> replies) {
+void Bringer::Choose(const Wanted& wanted, Reach reach, std::vector<InventoryReply> replies) {
   const Generation& generation = wanted.generation;
   const uint32_t rank = wanted.rank;
   const BringOptions& options = wanted.options;
@@ -207,7 +207,7 @@ void Fetch::Choose(const Wanted& wanted, Reach reach, std::vector<InventoryReply
 }
 
 // What lies here of the sets that the rank is in.
-void Fetch::TakeOwnParts(Order& order) {
+void Bringer::TakeOwnParts(Order& order) {
   const Version* version = core_.FindVersion(order.wanted.generation);
   if (version == nullptr) return;
   for (const auto& [identity, held] : version->sets) {
@@ -225,7 +225,7 @@ void Fetch::TakeOwnParts(Order& order) {
 }
 
 // On a worker: what the image is made of.
-void Fetch::Describe(std::shared_ptr<Order> order) {
+void Bringer::Describe(std::shared_ptr<Order> order) {
   LogDebug("agent", "{} rank {} is asked for", order->wanted.generation.ToString(), order->wanted.rank);
   core_.bringers().Submit([this, order] {
     auto bringer = StreamBringer::Make(order->link, order->from);
@@ -247,12 +247,12 @@ void Fetch::Describe(std::shared_ptr<Order> order) {
   });
 }
 
-void Fetch::AskForRoom(const std::shared_ptr<Order>& order) {
+void Bringer::AskForRoom(const std::shared_ptr<Order>& order) {
   asking_.push_back(order);
   if (asking_.size() == 1) AskAgain();
 }
 
-void Fetch::AskAgain() {
+void Bringer::AskAgain() {
   const std::shared_ptr<Order> order = asking_.front();
   const Status asked = TakeRoom(*order);
   if (asked.code() == Code::kBusy) {
@@ -267,7 +267,7 @@ void Fetch::AskAgain() {
 }
 
 // kBusy: some of it is being made, and none is held until then.
-Status Fetch::TakeRoom(Order& order) {
+Status Bringer::TakeRoom(Order& order) {
   Job* job = core_.FindJobOf(order.wanted.generation);
   auto tiers = job == nullptr ? Result<std::vector<TierUnit*>>(Status(Code::kNotFound, "the job is gone"))
                               : tiers_.ForJob(job->hello.keys);
@@ -304,7 +304,7 @@ Status Fetch::TakeRoom(Order& order) {
                             std::max<int64_t>(0, memory_.Room().bytes), memory_.Room().bound));
 }
 
-void Fetch::Fill(const std::shared_ptr<Order>& order) {
+void Bringer::Fill(const std::shared_ptr<Order>& order) {
   LogDebug("agent", "{} rank {} is brought", order->wanted.generation.ToString(), order->wanted.rank);
   core_.bringers().Submit([this, order] {
     memory_.HoldAhead();
@@ -313,13 +313,13 @@ void Fetch::Fill(const std::shared_ptr<Order>& order) {
       return order->target.Write(offset, bytes.size(), bytes.data());
     });
     memory_.ReleaseAhead();
-    os::KillPoint("fetch-filled");
+    os::KillPoint("bring-filled");
     core_.loop().Post([this, order, status] { Finish(order, status); });
   });
 }
 
 // Nothing is known of them yet beyond the order.
-void Fetch::GiveBackRanges(Order& order) {
+void Bringer::GiveBackRanges(Order& order) {
   if (order.record_range.unit != nullptr) own_slots_.GiveBack(order.record_range);
   for (auto range = order.chunks.rbegin(); range != order.chunks.rend(); ++range) {
     if (range->unit != nullptr) own_slots_.GiveBack(*range);
@@ -329,12 +329,12 @@ void Fetch::GiveBackRanges(Order& order) {
   order.target = HeldStream();
 }
 
-void Fetch::Finish(const std::shared_ptr<Order>& order, Status status) {
+void Bringer::Finish(const std::shared_ptr<Order>& order, Status status) {
   if (order->wanted.found != nullptr) {
     if (!status.ok()) return order->wanted.found(status);
-    return order->wanted.found(FoundImage{std::move(order->record), std::move(order->bringer)});
+    return order->wanted.found(ReachableImage{std::move(order->record), std::move(order->bringer)});
   }
-  if (status.ok()) status = Adopt(*order);
+  if (status.ok()) status = HandOver(*order);
   if (!status.ok()) {
     GiveBackRanges(*order);
     Job* job = core_.FindJobOf(order->wanted.generation);
@@ -354,25 +354,25 @@ void Fetch::Finish(const std::shared_ptr<Order>& order, Status status) {
   Answer(order->wanted, status);
 }
 
-void Fetch::Answer(const Wanted& wanted, const Status& status) {
+void Bringer::Answer(const Wanted& wanted, const Status& status) {
   if (wanted.found != nullptr) return wanted.found(status);
   auto waiting = bringing_.extract({wanted.generation, wanted.rank});
   if (waiting.empty()) return;
   for (const auto& done : waiting.mapped()) done(status);
 }
 
-Status Fetch::Adopt(const Order& order) {
-  AdoptedImage adopted;
-  adopted.record = &order.record;
-  adopted.record_bytes = order.bringer->image_record().size();
-  adopted.record_crc32c = crc32c::Compute(order.bringer->image_record().data(), order.bringer->image_record().size());
-  adopted.chunks = order.chunks;
-  adopted.record_range = order.record_range;
-  adopted.for_store = order.for_store;
-  adopted.from_store = order.may_be_from_store && order.bringer->used_store();
-  adopted.in_store = order.in_store || adopted.from_store;
-  adopted.replace = order.wanted.options.replace;
-  KEDGE_RETURN_IF_ERROR(found_images_.Adopt(adopted));
+Status Bringer::HandOver(const Order& order) {
+  BroughtImage brought;
+  brought.record = &order.record;
+  brought.record_bytes = order.bringer->image_record().size();
+  brought.record_crc32c = crc32c::Compute(order.bringer->image_record().data(), order.bringer->image_record().size());
+  brought.chunks = order.chunks;
+  brought.record_range = order.record_range;
+  brought.for_store = order.for_store;
+  brought.from_store = order.may_be_from_store && order.bringer->used_store();
+  brought.in_store = order.in_store || brought.from_store;
+  brought.replace = order.wanted.options.replace;
+  KEDGE_RETURN_IF_ERROR(found_images_.PutBrought(brought));
   ++core_.counters().images_brought;
   LogInfo("agent", "{} rank {} is here again: {}", order.wanted.generation.ToString(), order.wanted.rank,
           order.bringer->UsedText());

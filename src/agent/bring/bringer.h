@@ -32,15 +32,15 @@ class Peers;
 class Tiers;
 
 // What an image is made of, and what brings it.
-struct FoundImage {
+struct ReachableImage {
   ImageRecord record;
   std::unique_ptr<StreamBringer> bringer;
 };
 
-class Fetch {
+class Bringer {
  public:
-  Fetch(AgentCore& core, Assignment& assignment, FoundImages& found_images, ImageTable& images, Inventories& inventories,
-        MemoryLedger& memory, OwnSlots& own_slots, Peers& peers, Tiers& tiers)
+  Bringer(AgentCore& core, Assignment& assignment, FoundImages& found_images, ImageTable& images, Inventories& inventories,
+          MemoryLedger& memory, OwnSlots& own_slots, Peers& peers, Tiers& tiers)
       : core_(core),
         assignment_(assignment),
         found_images_(found_images),
@@ -61,7 +61,7 @@ class Fetch {
   void BringFromNode(Job& job, const std::string& node, const ImageIdentity& image, std::function<void(Status)> done);
   // Says where it is, for whoever takes it part by part, and brings nothing; errors as above.
   void Find(Job& job, const Generation& generation, uint32_t rank, const BringOptions& options,
-            std::function<void(Result<FoundImage>)> found);
+            std::function<void(Result<ReachableImage>)> found);
 
  private:
   struct Order;
@@ -69,8 +69,8 @@ class Fetch {
     Generation generation;
     uint32_t rank = 0;
     BringOptions options;
-    std::function<void(Result<FoundImage>)> found = nullptr;  // set: it is not brought
-    Status failure = {};                                      // why the group did not give it
+    std::function<void(Result<ReachableImage>)> found = nullptr;  // set: it is not brought
+    Status failure = {};                                          // why the group did not give it
   };
   // Among those within reach; what is to be brought is looked for in the group first, then wherever it may be.
   void SearchWithin(Job& job, const Wanted& wanted, Reach reach);
@@ -90,7 +90,7 @@ class Fetch {
   void Finish(const std::shared_ptr<Order>& order, Status status);
   // All that wait for the image, or who looks for it.
   void Answer(const Wanted& wanted, const Status& status);
-  Status Adopt(const Order& order);
+  Status HandOver(const Order& order);
 
   AgentCore& core_;
   Assignment& assignment_;
