@@ -128,6 +128,30 @@ TEST_F(FaultTest, TheNodeThatHearsForAllDiesBeforeItTellsAnybody) {
 }
 
 // One node is lost, and during the restart the same again, or another one.
+// None of a node's two copies can be put on file for a while: a folder is where the file is to be. The room for them is given
+// back, and both are made anew.
+TEST_F(FaultTest, CopiesThatCannotBePutOnFileAreMadeAgain) {
+  const std::string keys = std::string("protect.scheme=partner\nprotect.group=4\nprotect.copies=2\n") + kNoStore;
+  ChildProcess& agent = nodes_.StartAgent(0, {});
+  ASSERT_TRUE(agent.WaitForOutput("serves node n0", 30s)) << "it would count what lies there from before";
+  const auto in_the_way = [&](int member) { return nodes_.RunFolder(0) + "/sets/1." + std::to_string(member); };
+  for (const int member : all_) std::filesystem::create_directory(in_the_way(member));
+  nodes_.Run(all_, keys, [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = Content(rank, 1);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
+    if (rank == 0) {
+      EXPECT_TRUE(agent.WaitForOutput("It is tried again", 30s));
+      for (const int member : all_) std::filesystem::remove(in_the_way(member));
+    }
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_NODE, 60));
+  });
+  EXPECT_EQ(Counted(0, "versions_protected"), 1) << "another agent has come in its place";
+  nodes_.Lose(1);
+  nodes_.Lose(2);
+  ExpectRestart(all_, keys, 1);
+}
+
 class MidRestartTest : public FaultTest, public ::testing::WithParamInterface<int> {};
 INSTANTIATE_TEST_SUITE_P(Nodes, MidRestartTest, ::testing::Values(1, 2),
                          [](const auto& node) { return node.param == 1 ? "TheOneThatIsRebuilt" : "ASurvivor"; });

@@ -24,8 +24,8 @@ namespace kedge {
 
 class AgentCore;
 class Assignment;
-class ImageTable;
 class FoundImages;
+class ImageTable;
 class MemoryLedger;
 class OwnSlots;
 class Peers;

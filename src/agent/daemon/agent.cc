@@ -34,7 +34,8 @@ Agent::Agent(std::unique_ptr<AgentCore> core) : core_(std::move(core)), stop_(os
 Agent::~Agent() {
   // Work in hand uses the modules; what is queued is dropped. Who waits for another node waits no longer without a network.
   peers_.Close();
-  protect_.Stop();
+  measure_member_.Stop();
+  set_maker_.Stop();
   carrier_.Stop();
   memory_.Stop();
   core_->StopWorkers();
@@ -68,8 +69,9 @@ void Agent::Subscribe() {
   events.version_left_out = [this](const Version& version) { publisher_.Retain(*version.job, version.generation.name); };
   events.files_due = [this](Image& image) { routed_publisher_.Publish(image); };
   events.protection_due = [this](Version& version) { protect_.Consider(version); };
+  events.set_changed = [this](const Version& version) { protect_.AdvanceSoon(version); };
   events.pins_changed = [this](Version& version) { held_sets_.UpdatePins(version); };
-  events.room_came = [this] { protect_.OnRoom(); };
+  events.room_came = [this] { set_maker_.OnRoom(); };
   events.level_reached = [this](const Version& version, Level level) {
     if (level == Level::kNode) tuning_.OnProtected(version);
     publisher_.NoteReached(version);
@@ -80,12 +82,13 @@ void Agent::Subscribe() {
   };
   events.version_completed = [this](const Generation& generation) { completions_.OnComplete(generation); };
   events.version_failed = [this](const Version& version, Level level, const Status& failure) {
+    protect_again_.OnFailed(version, level);
     waiters_.OnFailure(version, level, failure);
   };
   events.version_gone = [this](Version& version) {
     waiters_.OnVersionGone(version);
     publisher_.OnVersionGone(version);
-    protect_.OnVersionGone(version);
+    set_exchange_.OnVersionGone(version);
     held_sets_.DropAll(version);
   };
   events.retention_begins = [this](Job& job, const std::string& name) { local_level_.Consider(job, name); };
@@ -94,9 +97,9 @@ void Agent::Subscribe() {
   events.job_changed = [this](const Job& job) { sessions_.SaveJob(job); };
   events.job_restored = [this](Job& job, const Generation& generation, uint32_t rank) {
     local_level_.OnRestored(job, generation);
-    protect_.OnRestored(job, generation, rank);
+    protect_again_.OnRestored(job, generation, rank);
   };
-  events.job_drained = [this](const Job& job) { protect_.OnDrained(job); };
+  events.job_drained = [this](const Job& job) { node_level_.OnDrained(job); };
   events.members_changed = [this](const Job& job) {
     inventories_.Forget(job);
     stagers_.Seek(job);
@@ -108,7 +111,7 @@ void Agent::Subscribe() {
 }
 
 void Agent::OnTierLost(TierUnit* unit) {
-  protect_.OnTierLost();
+  done_groups_.OnTierLost();
   held_sets_.DropLost();
   for (const auto& [key, job] : core_->jobs()) {
     for (const auto& [generation, version] : job->versions) retention_.RescueLost(*version);
@@ -181,6 +184,7 @@ void Agent::Housekeep() {
   retention_.SaveUnsaved();
   waiters_.Tick();
   protect_.Tick();
+  protect_again_.Tick();
   shipper_.Tick();
   carrier_.Tick();
   drain_watch_.Tick();

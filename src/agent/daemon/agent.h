@@ -43,8 +43,16 @@
 #include "agent/images/pending_images.h"
 #include "agent/peers/measure_peers.h"
 #include "agent/peers/peers.h"
+#include "agent/protect/done_groups.h"
 #include "agent/protect/held_sets.h"
+#include "agent/protect/layouts.h"
+#include "agent/protect/measure_member.h"
+#include "agent/protect/node_level.h"
 #include "agent/protect/protect.h"
+#include "agent/protect/protect_again.h"
+#include "agent/protect/set_exchange.h"
+#include "agent/protect/set_maker.h"
+#include "agent/protect/set_proofs.h"
 #include "agent/schedule/completions.h"
 #include "agent/schedule/halts.h"
 #include "agent/schedule/local_level.h"
@@ -79,21 +87,27 @@ class Agent {
   AgentCore& core() { return *core_; }
   Assignment& assignment() { return assignment_; }
   Carrier& carrier() { return carrier_; }
+  DoneGroups& done_groups() { return done_groups_; }
   Flush& flush() { return flush_; }
   Halts& halts() { return halts_; }
   HeldSets& held_sets() { return held_sets_; }
   FoundImages& found_images() { return found_images_; }
   ImageTable& images() { return images_; }
+  Layouts& layouts() { return layouts_; }
   MemoryLedger& memory() { return memory_; }
+  NodeLevel& node_level() { return node_level_; }
   OwnSlots& own_slots() { return own_slots_; }
   PendingImages& pending() { return pending_; }
   PeerServer& peer_server() { return peer_server_; }
   Peers& peers() { return peers_; }
   Protect& protect() { return protect_; }
+  ProtectAgain& protect_again() { return protect_again_; }
   Publisher& publisher() { return publisher_; }
+  RedundancyRoom& redundancy_room() { return redundancy_room_; }
   LocalRetention& retention() { return retention_; }
   RoutedPublisher& routed_publisher() { return routed_publisher_; }
   Server& server() { return server_; }
+  SetExchange& set_exchange() { return set_exchange_; }
   Shipper& shipper() { return shipper_; }
   Sessions& sessions() { return sessions_; }
   Throughput& throughput() { return throughput_; }
@@ -152,8 +166,16 @@ class Agent {
   Takings takings_{*core_, peers_};
   Turns turns_{*core_, flush_, images_, peers_, retention_, tuning_};
   Halts halts_{*core_};
+  Layouts layouts_{*core_, peers_};
   HeldSets held_sets_{*core_, own_slots_, tiers_};
-  Protect protect_{*core_, assignment_, held_sets_, images_, own_slots_, peers_, retention_, redundancy_room_, tiers_};
+  NodeLevel node_level_{*core_, held_sets_, images_, retention_};
+  MeasureMember measure_member_{*core_, node_level_};
+  SetExchange set_exchange_{*core_, held_sets_, node_level_, peers_};
+  SetProofs set_proofs_{*core_, node_level_, peers_};
+  SetMaker set_maker_{*core_, assignment_, held_sets_, node_level_, peers_, redundancy_room_, set_proofs_};
+  DoneGroups done_groups_{*core_, node_level_, peers_};
+  Protect protect_{*core_, done_groups_, measure_member_, node_level_, set_exchange_, set_maker_};
+  ProtectAgain protect_again_{*core_, node_level_, protect_};
   Inventories inventories_{*core_, peers_};
   Bringer bringer_{*core_, assignment_, found_images_, images_, inventories_, memory_, own_slots_, peers_, tiers_};
   Rebuilder rebuilder_{*core_, bringer_, flush_, inventories_};
@@ -164,11 +186,11 @@ class Agent {
   StagingPost staging_post_{*core_, peers_};
   JobBlocks job_blocks_{*core_, flush_, images_, retention_};
   Shipper shipper_{*core_, assignment_, carrier_, flush_, job_blocks_, peers_, publisher_, stagers_};
-  Sessions sessions_{*core_,   arrivals_,  assignment_, carrier_,    found_images_, open_images_, peers_,
-                     protect_, retention_, server_,     throughput_, tiers_,        tuning_};
-  Waiters waiters_{*core_, attempt_watch_, flush_, local_level_, pending_, protect_, publisher_, server_};
-  PeerServer peer_server_{*core_, carrier_, completions_, held_sets_, inventories_, local_level_,
-                          peers_, phases_,  protect_,     shipper_,   takings_,     turns_};
+  Sessions sessions_{*core_, arrivals_,  assignment_, carrier_,    found_images_, layouts_, open_images_,
+                     peers_, retention_, server_,     throughput_, tiers_,        tuning_};
+  Waiters waiters_{*core_, attempt_watch_, flush_, local_level_, node_level_, pending_, publisher_, server_};
+  PeerServer peer_server_{*core_, carrier_, completions_,  done_groups_, held_sets_, inventories_, layouts_, local_level_,
+                          peers_, phases_,  set_exchange_, set_proofs_,  shipper_,   takings_,     turns_};
   Server server_{*core_,   CallsOfServer(), bringer_,   halts_,     images_,   measure_peers_, open_images_, peers_,
                  pending_, publisher_,      rebuilder_, retention_, sessions_, waiters_,       windows_};
   std::unique_ptr<os::TextServer> metrics_;

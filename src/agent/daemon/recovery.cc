@@ -11,6 +11,7 @@
 #include "agent/flush/publisher.h"
 #include "agent/peers/peers.h"
 #include "agent/protect/held_sets.h"
+#include "agent/protect/layouts.h"
 #include "agent/protect/protect.h"
 #include "agent/schedule/turns.h"
 #include "agent/space/tiers.h"
@@ -53,7 +54,7 @@ void GreetNodes(Agent& agent, const Job& job) {
 // What is owed to other nodes depends on who they are.
 void RejoinNetwork(Agent& agent) {
   for (auto& [key, job] : agent.core().jobs()) {
-    Status joined = agent.protect().OnMembers(*job);
+    Status joined = agent.layouts().OnMembers(*job);
     if (!joined.ok()) LogWarning("agent", "job {}: its nodes do not know each other: {}", job->name, joined.ToString());
     GreetNodes(agent, *job);
   }

@@ -13,7 +13,6 @@
 #include "agent/door/sessions.h"
 #include "agent/flush/flush.h"
 #include "agent/peers/peers.h"
-#include "agent/protect/protect.h"
 #include "agent/schedule/halts.h"
 #include "agent/space/assignment.h"
 #include "agent/space/memory_ledger.h"
@@ -22,6 +21,7 @@
 #include "agent/tables/session.h"
 #include "base/json.h"
 #include "os/machine/machine.h"
+#include "redundancy/layout.h"
 #include "session/connection.h"
 
 namespace kedge {
@@ -204,7 +204,7 @@ Json JobJson(Agent& agent, const Job& job) {
     json["staging"] = {{"rate_limit", pace->rate()}, {"slowdown", pace->slowdown() ? Json(*pace->slowdown()) : Json()}};
   }
   json["scheme"] = ProtectSchemeName(job.hello.keys.protect_scheme);
-  json["groups"] = agent.protect().DescribeGroups(job);
+  json["groups"] = job.layout == nullptr ? std::string() : redundancy::Describe(*job.layout);
   json["versions"] = Json::array();
   for (auto entry = job.versions.rbegin(); entry != job.versions.rend(); ++entry) {
     json["versions"].push_back(VersionJson(*entry->second));

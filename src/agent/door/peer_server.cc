@@ -9,8 +9,11 @@
 #include "agent/gather/phases.h"
 #include "agent/gather/shipper.h"
 #include "agent/peers/peers.h"
+#include "agent/protect/done_groups.h"
 #include "agent/protect/held_sets.h"
-#include "agent/protect/protect.h"
+#include "agent/protect/layouts.h"
+#include "agent/protect/set_exchange.h"
+#include "agent/protect/set_proofs.h"
 #include "agent/schedule/completions.h"
 #include "agent/schedule/local_level.h"
 #include "agent/schedule/takings.h"
@@ -107,9 +110,9 @@ void PeerServer::OnFrom(PeerKind kind, Result<Request> (*decode)(ByteSpan), Hand
 
 void PeerServer::Serve() {
   Reply<ExchangeRequest>(PeerKind::kExchange, DecodeExchangeRequest,
-                         [this](Job& job, const auto& request) { return protect_.OnExchange(job, request); });
+                         [this](Job& job, const auto& request) { return set_exchange_.OnAsked(job, request); });
   Reply<GroupsNotice>(PeerKind::kGroups, DecodeGroupsNotice,
-                      [this](Job& job, const auto& notice) { return protect_.OnGroups(job, notice); });
+                      [this](Job& job, const auto& notice) { return done_groups_.OnTold(job, notice); });
   Reply<InventoryRequest>(PeerKind::kInventory, DecodeInventoryRequest,
                           [this](Job& job, const auto& request) { return inventories_.Own(job, request.name); });
   On<DescribeRequest>(PeerKind::kDescribe, DecodeDescribeRequest, &PeerServer::OnDescribe);
@@ -124,9 +127,10 @@ void PeerServer::Serve() {
                         OnLease(job, peer, request, std::move(answer));
                       });
   On<Invitation>(PeerKind::kInvite, DecodeInvitation, &PeerServer::OnInvite);
-  OnFrom<SetRequest>(
-      PeerKind::kProve, DecodeSetRequest,
-      [this](Job&, const net::Peer&, const SetRequest& request, Answer answer) { protect_.OnProve(request, std::move(answer)); });
+  OnFrom<SetRequest>(PeerKind::kProve, DecodeSetRequest,
+                     [this](Job&, const net::Peer&, const SetRequest& request, Answer answer) {
+                       set_proofs_.OnAsked(request, std::move(answer));
+                     });
   Reply<TurnRequest>(PeerKind::kTurn, DecodeTurnRequest,
                      [this](Job& job, const auto& request) { return turns_.OnAsked(job, request); });
   Reply<LocalPromise>(PeerKind::kPromise, DecodeLocalPromise,
@@ -277,7 +281,7 @@ void PeerServer::OnInvite(Job& job, const Invitation& invitation, Answer answer)
     found->members = members;
     found->guests.clear();
     core_.events().job_changed(*found);
-    Status joined = protect_.OnMembers(*found);
+    Status joined = layouts_.OnMembers(*found);
     if (!joined.ok()) LogWarning("agent", "job {}: {}", found->name, joined.ToString());
   });
 }

@@ -18,12 +18,15 @@ namespace kedge {
 class AgentCore;
 class Carrier;
 class Completions;
+class DoneGroups;
 class HeldSets;
 class Inventories;
+class Layouts;
 class LocalLevel;
 class Peers;
 class Phases;
-class Protect;
+class SetExchange;
+class SetProofs;
 class Shipper;
 class Takings;
 class Turns;
@@ -32,19 +35,21 @@ class PeerServer {
  public:
   using Answer = net::Answer;
 
-  PeerServer(AgentCore& core, Carrier& carrier, Completions& completions, HeldSets& held_sets, Inventories& inventories,
-             LocalLevel& local_level, Peers& peers, Phases& phases, Protect& protect, Shipper& shipper, Takings& takings,
-             Turns& turns)
+  PeerServer(AgentCore& core, Carrier& carrier, Completions& completions, DoneGroups& done_groups, HeldSets& held_sets,
+             Inventories& inventories, Layouts& layouts, LocalLevel& local_level, Peers& peers, Phases& phases,
+             SetExchange& set_exchange, SetProofs& set_proofs, Shipper& shipper, Takings& takings, Turns& turns)
       : core_(core),
         carrier_(carrier),
         completions_(completions),
+        done_groups_(done_groups),
         held_sets_(held_sets),
-
         inventories_(inventories),
+        layouts_(layouts),
         local_level_(local_level),
         peers_(peers),
         phases_(phases),
-        protect_(protect),
+        set_exchange_(set_exchange),
+        set_proofs_(set_proofs),
         shipper_(shipper),
         takings_(takings),
         turns_(turns) {}
@@ -81,12 +86,15 @@ class PeerServer {
   AgentCore& core_;
   Carrier& carrier_;
   Completions& completions_;
+  DoneGroups& done_groups_;
   HeldSets& held_sets_;
   Inventories& inventories_;
+  Layouts& layouts_;
   LocalLevel& local_level_;
   Peers& peers_;
   Phases& phases_;
-  Protect& protect_;
+  SetExchange& set_exchange_;
+  SetProofs& set_proofs_;
   Shipper& shipper_;
   Takings& takings_;
   Turns& turns_;

@@ -10,7 +10,7 @@
 #include "agent/images/local_retention.h"
 #include "agent/images/open_images.h"
 #include "agent/peers/peers.h"
-#include "agent/protect/protect.h"
+#include "agent/protect/layouts.h"
 #include "agent/schedule/halts.h"
 #include "agent/schedule/tuning.h"
 #include "agent/space/assignment.h"
@@ -335,7 +335,7 @@ Status Sessions::ChangeMembers(Job& job, const Membership& members) {
   }
   job.members = members;
   SaveJob(job);
-  Status joined = protect_.OnMembers(job);
+  Status joined = layouts_.OnMembers(job);
   retention_.ReconsiderAll(job);
   return joined;
 }

@@ -14,14 +14,14 @@
 namespace kedge {
 
 class AgentCore;
+class Arrivals;
 class Assignment;
 class Carrier;
-class LocalRetention;
-class Arrivals;
-class OpenImages;
 class FoundImages;
+class Layouts;
+class LocalRetention;
+class OpenImages;
 class Peers;
-class Protect;
 class Server;
 class Throughput;
 class Tiers;
@@ -30,16 +30,16 @@ class Tuning;
 class Sessions {
  public:
   Sessions(AgentCore& core, Arrivals& arrivals, Assignment& assignment, Carrier& carrier, FoundImages& found_images,
-           OpenImages& open_images, Peers& peers, Protect& protect, LocalRetention& retention, Server& server,
+           Layouts& layouts, OpenImages& open_images, Peers& peers, LocalRetention& retention, Server& server,
            Throughput& throughput, Tiers& tiers, Tuning& tuning)
       : core_(core),
         arrivals_(arrivals),
         assignment_(assignment),
         carrier_(carrier),
         found_images_(found_images),
+        layouts_(layouts),
         open_images_(open_images),
         peers_(peers),
-        protect_(protect),
         retention_(retention),
         server_(server),
         throughput_(throughput),
@@ -115,9 +115,9 @@ class Sessions {
   Assignment& assignment_;
   Carrier& carrier_;
   FoundImages& found_images_;
+  Layouts& layouts_;
   OpenImages& open_images_;
   Peers& peers_;
-  Protect& protect_;
   LocalRetention& retention_;
   Server& server_;
   Throughput& throughput_;

@@ -13,9 +13,10 @@
 #include "agent/flush/flush.h"
 #include "agent/flush/publisher.h"
 #include "agent/images/pending_images.h"
-#include "agent/protect/protect.h"
+#include "agent/protect/node_level.h"
 #include "agent/schedule/local_level.h"
 #include "agent/tables/agent_core.h"
+#include "agent/tables/protection.h"
 
 namespace kedge {
 namespace {
@@ -175,7 +176,7 @@ bool Waiters::AnswerKnown(Wait& wait, Version& version) {
     }
     if (target == Level::kNode && version.protection != nullptr) {
       reply.missing_ranks.clear();
-      reply.failure = protect_.Missing(version);
+      reply.failure = version.protection->Missing();
     }
     const auto disagreed = version.job->disagreements.find(version.generation.name);
     if (disagreed != version.job->disagreements.end()) reply.failure = disagreed->second.why;
@@ -243,7 +244,7 @@ bool Waiters::Answer(Wait& wait) {
   const int64_t now_ns = core_.clock().NowNs();
   if (wait.level == Level::kNode && wait.looked_up && !wait.is_test) {
     LevelReply reply;
-    reply.failure = protect_.FormerFailure(wait.generation);
+    reply.failure = node_level_.FormerFailure(wait.generation);
     if (!reply.failure.ok()) {
       server_.Reply(wait.connection, wait.number, reply);
       return true;
@@ -326,7 +327,7 @@ bool Waiters::IsOutlived(const Version& version, Level level) const {
   if (!version.restored) return false;
   // That may be gone from here by now.
   const Job& job = *version.job;
-  if (level == Level::kNode && protect_.IsOutlived(version, job.LineageOf(version.generation.name))) return true;
+  if (level == Level::kNode && node_level_.IsOutlived(version, job.LineageOf(version.generation.name))) return true;
   return job.HasNewer(version.generation, [&](const Version& newer) { return newer.ReachedLevel() >= level; });
 }
 

@@ -15,22 +15,22 @@ namespace kedge {
 class AgentCore;
 class AttemptWatch;
 class Flush;
-class PendingImages;
 class LocalLevel;
-class Protect;
+class NodeLevel;
+class PendingImages;
 class Publisher;
 class Server;
 
 class Waiters {
  public:
-  Waiters(AgentCore& core, AttemptWatch& attempt_watch, Flush& flush, LocalLevel& local_level, PendingImages& pending,
-          Protect& protect, Publisher& publisher, Server& server)
+  Waiters(AgentCore& core, AttemptWatch& attempt_watch, Flush& flush, LocalLevel& local_level, NodeLevel& node_level,
+          PendingImages& pending, Publisher& publisher, Server& server)
       : core_(core),
         attempt_watch_(attempt_watch),
         flush_(flush),
         local_level_(local_level),
+        node_level_(node_level),
         pending_(pending),
-        protect_(protect),
         publisher_(publisher),
         server_(server) {}
 
@@ -112,8 +112,8 @@ class Waiters {
   AttemptWatch& attempt_watch_;
   Flush& flush_;
   LocalLevel& local_level_;
+  NodeLevel& node_level_;
   PendingImages& pending_;
-  Protect& protect_;
   Publisher& publisher_;
   Server& server_;
   std::list<Wait> waits_;

@@ -17,8 +17,8 @@ class AgentCore;
 class GapFiller;
 class ImageFlusher;
 class ImageTable;
-class PassingChunks;
 class LocalRetention;
+class PassingChunks;
 class Throughput;
 
 class Arrivals {

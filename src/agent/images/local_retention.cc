@@ -253,7 +253,7 @@ void LocalRetention::OnDamaged(Version& version, uint32_t rank, const Status& wh
 }
 
 void LocalRetention::RescueLost(Version& version) {
-  // What is on its way to level NODE fails there, and its ranks are told (Protect::OnTierLost).
+  // What is on its way to level NODE fails there, and its ranks are told (DoneGroups::OnTierLost).
   if (version.scheduled() >= Level::kStore || version.to_node || version.in_store() || version.at_node) return;
   if (!version.HasLost()) return;
   const uint32_t images = flush_.SendToStore(version);

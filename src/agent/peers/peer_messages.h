@@ -73,7 +73,7 @@ inline constexpr size_t kReasonBytesMax = 4096;
 struct GroupsNotice {
   Generation generation;
   uint64_t layout = 0;
-  bool from_child = false;     // who is told hears from others for the sender (protect_groups.cc)
+  bool from_child = false;     // who is told hears from others for the sender (done_groups.h)
   std::vector<uint32_t> done;  // ascending
   std::string given_up = {};   // why the sender has given the version up, though others count on it; empty: it has not
 };

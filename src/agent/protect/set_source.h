@@ -5,7 +5,6 @@
 // kBuffersMax at a time: there are as many for every worker, so that none waits for another's. One thread at a time.
 #pragma once
 
-#include <atomic>
 #include <map>
 #include <memory>
 #include <optional>
@@ -74,25 +73,5 @@ class SetSource final : public redundancy::BlockSource {
   std::vector<ArrivedBytes> arrived_;                           // what the last reads' views are of
   ReadPlan plan_{kBuffersMax};
 };
-
-// How far a worker is with the redundancy of a set, for whoever looks on. The worker holds it weakly, and ends where nobody looks
-// on any more.
-struct Making {
-  std::atomic<bool> begun{false};  // else it waits for its turn
-  std::atomic<uint64_t> bytes{0};  // written so far
-};
-
-// What becomes of the making of one set's redundancy, beside the tables.
-struct MakeNotes {
-  std::weak_ptr<Making> making;
-  std::set<uint32_t> doubted;  // members with a block that does not fit its table
-};
-
-// Makes a member's parity object into `object`, run by run; the table of what was written. Blocking. kUnavailable: a node does
-// not answer, or nobody wants it any more.
-Result<BlockTable> MakeParity(const SetRecord& set, uint32_t member, SetSource& source, const HeldStream& object,
-                              MakeNotes* notes);
-// Copies a member's stream into `object`, each block held against the set's table; the rest as MakeParity. Blocking.
-Result<BlockTable> MakeCopy(const SetRecord& set, uint32_t member, SetSource& source, const HeldStream& object, MakeNotes* notes);
 
 }  // namespace kedge

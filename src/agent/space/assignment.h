@@ -21,9 +21,9 @@ namespace kedge {
 
 class AgentCore;
 class FlushLoad;
-class RoomGiver;
 class MemoryLedger;
 class RedundancyRoom;
+class RoomGiver;
 class Throughput;
 class Tiers;
 

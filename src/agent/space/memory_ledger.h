@@ -25,9 +25,9 @@ namespace kedge {
 
 class AgentCore;
 class Assignment;
-class RoomGiver;
 class OwnSlots;
 class RedundancyRoom;
+class RoomGiver;
 class Tiers;
 
 class MemoryLedger {

@@ -1,6 +1,7 @@
 #include "agent/space/redundancy_room.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "agent/space/memory_ledger.h"
 #include "agent/space/own_slots.h"
@@ -137,6 +138,27 @@ bool RedundancyRoom::MayTake(const Version& version, uint64_t bytes) const {
   const std::vector<TierUnit*> tiers = TiersOf(*version.job);
   const uint64_t slot_bytes = LargestSlot(tiers);
   return FreeBytes(memory_, tiers) + own_slots_.LeftIn(tiers) >= RoundUp(bytes, slot_bytes) + RoundUp(older_bytes, slot_bytes);
+}
+
+std::optional<std::vector<std::vector<OwnRange>>> RedundancyRoom::Take(const Version& version,
+                                                                       const std::vector<uint64_t>& lengths) {
+  const bool may_take = MayTake(version, std::accumulate(lengths.begin(), lengths.end(), uint64_t{0}));
+  std::vector<std::vector<OwnRange>> objects;
+  for (const uint64_t length : lengths) {
+    const auto tiers = tiers_.ForJob(version.job->hello.keys);
+    auto taken = may_take && tiers.ok() ? own_slots_.TakeAll(*tiers, length) : std::nullopt;
+    if (!taken.has_value()) {
+      for (auto object = objects.rbegin(); object != objects.rend(); ++object) own_slots_.GiveBackAll(*object);
+      wants_ = true;
+      return std::nullopt;
+    }
+    objects.push_back(std::move(*taken));
+  }
+  return objects;
+}
+
+void RedundancyRoom::Release(const std::vector<std::vector<OwnRange>>& objects) {
+  for (const auto& object : objects) own_slots_.ReleaseAll(object);
 }
 
 bool RedundancyRoom::MayComeSoon(const Job& job) const {

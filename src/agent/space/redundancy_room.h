@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,12 +34,14 @@ class RedundancyRoom {
   uint64_t ExpectedBytes(const Job& job) const;
   // Whether a capture that takes another slot of the job's tiers would take it from redundancy.
   bool IsKeptFrom(const Job& job) const;
-  // Whether redundancy of that version may take as much now: an older one of its name comes first.
-  bool MayTake(const Version& version, uint64_t bytes) const;
+  // Room for objects of these lengths, none 0, in the tiers of the version's job: all, or nothing, also where an older version of
+  // the name is to have it first. After nothing was taken, AgentEvents::room_came says when some may have come free.
+  std::optional<std::vector<std::vector<OwnRange>>> Take(const Version& version, const std::vector<uint64_t>& lengths);
+  // Nothing is made in it.
+  void Release(const std::vector<std::vector<OwnRange>>& objects);
   // Whether protection that gets on in the job's tiers may make room, so that it is worth while to wait for it.
   bool MayComeSoon(const Job& job) const;
-  // A set waits for room: it is told when some may have come free (AgentEvents::room_came).
-  void Want() { wants_ = true; }
+  // A set waits for room.
   bool wants() const { return wants_; }
   bool TakeWant() { return std::exchange(wants_, false); }
 
@@ -51,6 +54,8 @@ class RedundancyRoom {
   std::vector<TierUnit*> TiersOf(const Job& job) const;
   // Of a version that is owed level NODE: still to be taken.
   uint64_t Wanted(const Version& version) const;
+  // Whether redundancy of that version may take as much now: an older one of its name comes first.
+  bool MayTake(const Version& version, uint64_t bytes) const;
   uint64_t KeptBytes(const Job& job, const std::vector<TierUnit*>& tiers) const;
 
   AgentCore& core_;

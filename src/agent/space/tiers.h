@@ -18,8 +18,8 @@ namespace kedge {
 class AgentCore;
 class Assignment;
 class FlushLoad;
-class RoomGiver;
 class MemoryLedger;
+class RoomGiver;
 class Throughput;
 
 class Tiers {

@@ -125,6 +125,8 @@ struct AgentEvents {
   std::function<void(Image&)> files_due;
   // The version's levels are known by now, or its redundancy may go on for another reason.
   std::function<void(Version&)> protection_due;
+  // More is known of one of its sets that are on their way to level NODE, or is made of it.
+  std::function<void(const Version&)> set_changed;
   // The image is in the store.
   std::function<void(const Image&)> image_stored;
   // The rank's image is to be brought here from other nodes: this node has none, or a bad one. Answered once.

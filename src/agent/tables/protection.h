@@ -1,6 +1,10 @@
 // A version on its way to level NODE, as this node sees it (protect/protect.h).
+//
+// It gets on by its steps; by bytes that a worker writes, beyond those that an earlier try had written; by the first wait for a
+// worker's turn; and by the marks of members and groups that are asked. Each is finite, so that every wait ends.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -14,10 +18,17 @@
 
 namespace kedge {
 
-struct Making;
 namespace redundancy {
 struct Layout;
-}
+struct Node;
+}  // namespace redundancy
+
+// How far a worker is with the redundancy of a set, for whoever looks on. The worker holds it weakly, and ends where nobody looks
+// on any more.
+struct Making {
+  std::atomic<bool> begun{false};  // else it waits for its turn
+  std::atomic<uint64_t> bytes{0};  // written so far
+};
 
 // One set on its way, as this member sees it.
 struct SetProgress {
@@ -69,6 +80,10 @@ struct Protection {
   int64_t step_ns = 0;      // of the last step: bytes that come do not count
 
   void OnStep(int64_t now_ns) { progress_ns = step_ns = now_ns; }
+  // Of the own group.
+  const redundancy::Node& NodeOf(uint32_t of_member) const;
+  // kTimeout, naming the nodes (or groups) that the version waits for.
+  Status Missing() const;
 };
 
 }  // namespace kedge

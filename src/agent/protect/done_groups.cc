@@ -1,22 +1,17 @@
-// How all nodes hear which groups of a version are done. See protect.h.
-//
-// Word goes along a tree that the layout gives: the first member of a group hears for its group, that of the first group for
-// all. So a node has a few ways to others, and says a few things a version, however many groups there are. What is said is which
-// groups are done, as far as the sender knows: to the parent when the own group is, to the children when all are; the answer
-// says the same. Nothing is repeated to a node that missed it: whoever waits asks its parent now and then; while that one does
-// not answer it asks members of the other groups, each time other ones. Once all groups are done the version is at level NODE.
+#include "agent/protect/done_groups.h"
+
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "agent/images/image_table.h"
-#include "agent/images/local_retention.h"
 #include "agent/peers/peers.h"
-#include "agent/protect/held_sets.h"
-#include "agent/protect/protect.h"
+#include "agent/protect/node_level.h"
 #include "agent/tables/agent_core.h"
+#include "agent/tables/protection.h"
 #include "base/log.h"
 #include "os/process/kill_point.h"
 #include "redundancy/layout.h"
@@ -58,7 +53,12 @@ bool IsProtectedIn(const Version& version, uint64_t layout) {
 
 }  // namespace
 
-void Protect::OnOwnGroupDone(Version& version) {
+void DoneGroups::OnOwnSetsDone(Version& version) {
+  const Protection& protection = *version.protection;
+  protection.groups_done.contains(protection.group) ? AskAboutOthers(version) : OnOwnGroupDone(version);
+}
+
+void DoneGroups::OnOwnGroupDone(Version& version) {
   Protection& protection = *version.protection;
   const int64_t now_ns = core_.clock().NowNs();
   LogDebug("agent", "{}: all nodes of group {} are done", version.generation.ToString(), protection.group);
@@ -66,30 +66,30 @@ void Protect::OnOwnGroupDone(Version& version) {
   protection.OnStep(now_ns);
   if (const std::string* parent = ParentOf(protection)) {
     if (protection.member == 0) protection.to_tell.insert(*parent);
-    protection.next_ask_ns = now_ns + kRetryPause.count();  // it is told before, as a rule
+    protection.next_ask_ns = now_ns + kAskPause.count();  // it is told before, as a rule
   }
-  OnGroupsChanged(version);
+  OnChanged(version);
 }
 
-void Protect::TellNodes(Version& version) {
+void DoneGroups::TellNodes(Version& version) {
   constexpr size_t kAtOnce = 16;
   Protection& protection = *version.protection;
   while (!protection.to_tell.empty() && protection.asking.size() < kAtOnce) {
     const std::string node = *protection.to_tell.begin();
     protection.to_tell.erase(protection.to_tell.begin());
-    AskNode(version, node);
+    Ask(version, node);
   }
 }
 
-void Protect::AskAboutGroups(Version& version) {
+void DoneGroups::AskAboutOthers(Version& version) {
   constexpr int kAtOnce = 8;
   Protection& protection = *version.protection;
   const int64_t now_ns = core_.clock().NowNs();
   if (now_ns < protection.next_ask_ns) return;
-  protection.next_ask_ns = now_ns + kRetryPause.count();
+  protection.next_ask_ns = now_ns + kAskPause.count();
   if (const std::string* parent = ParentOf(protection)) {
     const bool is_silent = !protection.parent_answers || protection.asking.contains(*parent);
-    AskNode(version, *parent);
+    Ask(version, *parent);
     if (!is_silent) return;
   }
   const auto& groups = protection.layout->groups;
@@ -97,12 +97,12 @@ void Protect::AskAboutGroups(Version& version) {
   for (uint32_t group = 0; group < groups.size() && asked < kAtOnce; ++group) {
     if (protection.groups_done.contains(group)) continue;
     ++asked;
-    AskNode(version, groups[group][protection.times_asked % groups[group].size()].name);
+    Ask(version, groups[group][protection.times_asked % groups[group].size()].name);
   }
   ++protection.times_asked;
 }
 
-void Protect::AskNode(Version& version, const std::string& node) {
+void DoneGroups::Ask(Version& version, const std::string& node) {
   Protection& protection = *version.protection;
   if (!protection.asking.insert(node).second) return;
   const std::string* parent = ParentOf(protection);
@@ -118,17 +118,39 @@ void Protect::AskNode(Version& version, const std::string& node) {
                 auto reply = answer.ok() ? DecodeGroupsReply(*answer) : Result<GroupsReply>(answer.status());
                 if (is_parent) asked.parent_answers = reply.ok();
                 TellNodes(*found);
-                if (!reply.ok()) return OnRefusal(*found, reply.status());
+                if (!reply.ok()) return node_level_.OnRefusal(*found, reply.status());
                 if (uint64_t& mark = asked.marks[node]; reply->mark > mark) {
                   mark = reply->mark;
                   asked.progress_ns = core_.clock().NowNs();
                 }
-                AddGroups(*found, reply->done);
+                Add(*found, reply->done);
               });
 }
 
+void DoneGroups::OnTierLost() {
+  std::vector<Generation> lost;
+  for (const auto& [key, job] : core_.jobs()) {
+    for (const auto& [generation, version] : job->versions) {
+      if (job->layout != nullptr && version->HasLost()) lost.push_back(generation);
+    }
+  }
+  core_.loop().Post([this, lost] {
+    for (const Generation& generation : lost) {
+      Version* version = core_.FindVersion(generation);
+      if (version == nullptr || version->job->layout == nullptr) continue;
+      const Status why(Code::kIncomplete, fmt::format("node {} has lost the tier that its part was in", core_.settings().node));
+      if (version->protection != nullptr || version->at_node) TellGivenUp(*version, why);
+      if (version->at_node) {
+        node_level_.Weaken(*version, why);
+      } else if (version->IsOwedToNodes()) {
+        node_level_.Fail(*version, why);
+      }
+    }
+  });
+}
+
 // Who hears for all groups refuses whoever asks it afterwards.
-void Protect::TellGivenUp(const Version& version, const Status& why) {
+void DoneGroups::TellGivenUp(const Version& version, const Status& why) {
   const auto layout = version.protection != nullptr ? version.protection->layout : version.job->layout;
   const auto self = layout->Find(core_.settings().node);
   std::set<std::string> nodes{layout->groups[0][0].name};
@@ -143,19 +165,19 @@ void Protect::TellGivenUp(const Version& version, const Status& why) {
   }
 }
 
-Result<GroupsReply> Protect::OnGroups(Job& job, const GroupsNotice& notice) {
+Result<GroupsReply> DoneGroups::OnTold(Job& job, const GroupsNotice& notice) {
   GroupsReply reply;
   if (job.layout == nullptr || job.layout->id != notice.layout) return reply;
   if (!notice.given_up.empty()) {
     const Status why(Code::kIncomplete, notice.given_up);
     const auto version = job.versions.find(notice.generation);
     const bool is_there = version != job.versions.end() && version->second->at_node;
-    is_there ? Weaken(*version->second, why) : FailSoon(notice.generation, why);
+    is_there ? node_level_.Weaken(*version->second, why) : node_level_.FailSoon(notice.generation, why);
     return reply;
   }
   auto found = job.versions.find(notice.generation);
   if (found == job.versions.end() || found->second->protection == nullptr) {
-    const Status* outcome = outcomes_.Find(notice.generation, notice.layout);
+    const Status* outcome = node_level_.OutcomeOf(notice.generation, notice.layout);
     if (outcome != nullptr && !outcome->ok()) return *outcome;
     if (outcome == nullptr && (found == job.versions.end() || !IsProtectedIn(*found->second, notice.layout))) return reply;
     reply.done.resize(job.layout->groups.size());
@@ -167,11 +189,11 @@ Result<GroupsReply> Protect::OnGroups(Job& job, const GroupsNotice& notice) {
   if (protection.layout->id != notice.layout) return reply;
   reply.done.assign(protection.groups_done.begin(), protection.groups_done.end());
   reply.mark = MarkOf(protection, notice.from_child);
-  AddGroups(version, notice.done);
+  Add(version, notice.done);
   return reply;
 }
 
-void Protect::AddGroups(Version& version, const std::vector<uint32_t>& done) {
+void DoneGroups::Add(Version& version, const std::vector<uint32_t>& done) {
   Protection& protection = *version.protection;
   const size_t known = protection.groups_done.size();
   for (const uint32_t group : done) {
@@ -180,40 +202,23 @@ void Protect::AddGroups(Version& version, const std::vector<uint32_t>& done) {
   }
   if (protection.groups_done.size() == known) return;
   protection.OnStep(core_.clock().NowNs());
-  OnGroupsChanged(version);
+  OnChanged(version);
 }
 
-void Protect::OnGroupsChanged(Version& version) {
+void DoneGroups::OnChanged(Version& version) {
   Protection& protection = *version.protection;
   const bool are_all = protection.groups_done.size() == protection.layout->groups.size();
-  if (are_all && HasJustLost(version)) return;
+  if (are_all && node_level_.HasJustLost(version)) return;
   if (are_all) {
     os::KillPoint("protect-groups-done");
     InsertChildren(protection, &protection.to_tell);
   }
   TellNodes(version);
   if (!are_all) {
-    if (protection.groups_done.contains(protection.group)) AskAboutGroups(version);
+    if (protection.groups_done.contains(protection.group)) AskAboutOthers(version);
     return;
   }
-  version.at_node = true;
-  outcomes_.Add(version.generation, protection.layout->id, Status::Ok());
-  core_.events().level_reached(version, Level::kNode);
-  protection.sets.clear();
-  ++core_.counters().versions_protected;
-  LogInfo("agent", "{} survives the loss of a node: protected in {:.3f} s", version.generation.ToString(),
-          1e-9 * static_cast<double>(core_.clock().NowNs() - protection.began_ns));
-  // What an earlier layout's nodes held of it is of no more use.
-  std::vector<SetIdentity> former;
-  for (const auto& [identity, set] : version.sets) {
-    if (identity.layout != protection.layout->id) former.push_back(identity);
-  }
-  for (const SetIdentity& identity : former) held_sets_.Drop(version, identity);
-  const Generation generation = version.generation;
-  Job& job = *version.job;
-  images_.OnProtected(version);
-  retention_.Reconsider(job, generation.name);
-  core_.events().version_changed(generation);
+  node_level_.Reach(version);
 }
 
 }  // namespace kedge
