@@ -31,6 +31,10 @@ size_t AssignmentQueue::CountOf(uint64_t writer) const {
       std::count_if(requests_.begin(), requests_.end(), [&](const Request& request) { return request.writer == writer; }));
 }
 
+bool AssignmentQueue::HasWaited() const {
+  return std::any_of(requests_.begin(), requests_.end(), [](const Request& request) { return request.waited; });
+}
+
 void AssignmentQueue::Pump(PlacementPolicy& policy) {
   // Serving may free slots (the agent drops cached images), which asks to pump.
   pump_again_ = true;

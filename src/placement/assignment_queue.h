@@ -27,7 +27,7 @@ class AssignmentQueue {
     uint64_t bytes_to_come = 0;  // that the same writer is known to ask for after this
     int64_t since_ns = 0;
     int64_t head_since_ns = 0;  // 0: never was the head
-    bool waited = false;
+    bool waited = false;        // the host's: it found no room
   };
   enum class Outcome {
     kAssigned,
@@ -67,6 +67,8 @@ class AssignmentQueue {
   // That part of a NodeLoad which is about all requests that wait.
   void AddWaiting(NodeLoad* load) const;
   size_t CountOf(uint64_t writer) const;
+  // Of those that wait, some found no room. Others wait behind them, or for memory that is being made.
+  bool HasWaited() const;
 
  private:
   bool Serve(Request& request, const NodeLoad& waiting, PlacementPolicy& policy);

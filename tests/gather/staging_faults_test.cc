@@ -2,7 +2,9 @@
 // off or without room, nothing is lost, and the nodes write by themselves what does not get on.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <thread>
 
@@ -140,8 +142,9 @@ TEST_P(StagingOfLayout, OneThatHasNoRoomInTheStoreGivesImagesBack) {
   ExpectWholeAndStored(2);
 }
 
-// The pool has room for little more than one version, and the staging agent writes slowly: a rank that waits for a place has its
-// node write what the staging agent has not begun.
+// The pool has room for two versions, and the staging agent writes slowly: a rank that waits for a place has its node write what
+// the staging agent has not begun. The ranks go in step, and begin when both nodes have the staging agent: a node that wants room
+// before that writes all by itself.
 TEST_P(StagingOfLayout, ANodeThatNeedsRoomWritesWhatWaitsThere) {
   constexpr int64_t kLast = 4;
   std::vector<std::string> command = nodes_.AgentCommand(2);
@@ -149,12 +152,27 @@ TEST_P(StagingOfLayout, ANodeThatNeedsRoomWritesWhatWaitsThere) {
                                  "--set", "flush.workers=1"});
   stagers_.push_back(std::make_unique<ChildProcess>(command, std::map<std::string, std::string>(), nodes_.NewOutput()));
   ASSERT_TRUE(stagers_.back()->WaitForOutput("this agent writes for other nodes", 20s)) << stagers_.back()->Output();
-  for (const int node : {0, 1}) nodes_.StartAgent(node, {}, "32MiB");
+  std::vector<const ChildProcess*> agents;
+  for (const int node : {0, 1}) agents.push_back(&nodes_.StartAgent(node, {}, "32MiB"));
+  const auto has_stager = [](const ChildProcess* agent) {
+    return agent->Output().find("staging agent n2 writes the images of this node") != std::string::npos;
+  };
+  std::atomic<bool> have_stager{false};
+  std::barrier in_step(static_cast<std::ptrdiff_t>(places_.size()));
   nodes_.Run(places_, KeysWith(GetParam()) + "pool.size=32MiB\n", [&](kedge_context* context, int rank) {
     std::vector<uint64_t> memory = TwoChunks(rank, 0);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), 1, 8, nullptr));
+    for (int64_t version = 1; !have_stager && version <= 20; ++version) {
+      EXPECT_KEDGE_OK(kedge_checkpoint(context, "small", version, 0));
+      EXPECT_KEDGE_OK(kedge_wait(context, "small", version, KEDGE_LEVEL_STORE, 60));
+      if (rank == 0) have_stager = std::ranges::all_of(agents, has_stager);
+      in_step.arrive_and_wait();
+    }
+    EXPECT_TRUE(have_stager);
     EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
     for (int64_t version = 1; version <= kLast; ++version) {
       std::ranges::copy(TwoChunks(rank, version), memory.begin());
+      in_step.arrive_and_wait();
       EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", version, 0));
     }
     // What the staging agent has begun by then, or nobody waits for a place of, is left to it: 75 seconds if that is all.

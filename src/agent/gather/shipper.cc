@@ -301,8 +301,8 @@ void Shipper::TakeBackWaiting(const Key& key) {
 
 void Shipper::Tick() {
   const int64_t now_ns = core_.clock().NowNs();
-  // One that waits for a moment waits for memory that is being made.
-  const bool is_room_wanted = assignment_.waiting() > 0;
+  // For a moment: others may be about to return slots that they do not use.
+  const bool is_room_wanted = assignment_.WantsRoom();
   const bool is_room_wanted_still = std::exchange(is_room_wanted_, is_room_wanted) && is_room_wanted;
   std::vector<std::pair<Generation, const char*>> given_up;
   for (const auto& [generation, plan] : plans_) {

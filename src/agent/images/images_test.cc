@@ -251,6 +251,24 @@ TEST(Images, OneThatIsWrittenWhileOthersArePublishedIsPublishedToo) {
   EXPECT_TRUE(agent.TurnUntil([&] { return version->in_store(); }));
 }
 
+// What waits to be written by other nodes is not taken back for a rank that has a place as soon as its memory is made.
+TEST(Images, MemoryThatIsBeingMadeIsNoWantOfRoom) {
+  LocalAgent agent(2, kSlotBytes);
+  Rank first(agent, 0, {}), second(agent, 1, {});
+  for (uint32_t slot = 0; slot < 2; ++slot) agent.pool().space->SetBacked(slot, 0);
+  first.RequestSlot();
+  agent->sessions().DrainAll();
+  ASSERT_EQ(agent->assignment().waiting(), 1u);
+  EXPECT_FALSE(agent->assignment().WantsRoom());
+  ASSERT_TRUE(agent.TurnUntil([&] { return agent->assignment().waiting() == 0; }));
+  first.RequestSlot();
+  ASSERT_TRUE(agent.TurnUntil([&] { return agent.pool().space->AssignedTo(1) == 2; }));
+  second.RequestSlot();
+  agent->sessions().DrainAll();
+  ASSERT_EQ(agent->assignment().waiting(), 1u);
+  EXPECT_TRUE(agent->assignment().WantsRoom());
+}
+
 // Who waits for room gets it when a version becomes cached, not when somebody next looks.
 TEST(Images, ACachedVersionMakesRoomAtOnce) {
   LocalAgent agent(3, kSlotBytes);

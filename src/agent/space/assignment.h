@@ -42,6 +42,8 @@ class Assignment final : private AssignmentQueue::Host {
   // The same in the loop's next turn: serving may let go of cached images, which nobody may do who walks over images.
   void PumpSoon();
   size_t waiting() const { return queue_.size(); }
+  // One that waits found no room, while no memory was being made.
+  bool WantsRoom() const { return queue_.HasWaited(); }
   // That part of a NodeLoad which is about all requests that wait.
   void AddWaiting(NodeLoad* load) const { queue_.AddWaiting(load); }
 
