@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <set>
@@ -146,7 +147,10 @@ Endpoint::Endpoint(Fid<fid_av> addresses, Fid<fid_cq> completions, Fid<fid_ep> e
 
 Endpoint::~Endpoint() = default;
 
+// tcp looks at errno also where a connection has ended before anything came over it, as those of Probe do. There it is what the
+// call before has left: after EAGAIN tcp waits for more, and whoever sleeps on descriptors is kept awake for good.
 Result<size_t> Endpoint::Poll(std::span<Completion> completions) {
+  errno = 0;
   size_t count = 0;
   // Several at a time: with each question the provider takes in more, of which a flood has no end.
   std::array<fi_cq_msg_entry, 64> entries;

@@ -1,6 +1,7 @@
 // Whoever speaks the protocol and means no good: strangers, forgers, and a member that breaks the rules of its session.
 #include <gtest/gtest.h>
 #include <rdma/fi_errno.h>
+#include <sys/socket.h>
 
 #include <array>
 #include <atomic>
@@ -15,6 +16,7 @@
 #include "net/fabric.h"
 #include "net/frame.h"
 #include "net/testing/nodes.h"
+#include "os/sockets/tcp_socket.h"
 
 namespace kedge::net {
 namespace {
@@ -227,6 +229,22 @@ TEST_F(HostileTest, NonsenseFromAStrangerIsRefused) {
   Send(RawPeer::Clear(FrameKind::kChallenge, Challenge{GenerateNonce(), GenerateNonce(), {}}));
   Send(RawPeer::Clear(FrameKind::kRefusal, Refusal{GenerateNonce(), RefusalReason::kWrongSecret, 1, "n0"}));
   EXPECT_TRUE(WaitForRefused(before + 3));
+  ExpectGoodNodesWork(1);
+}
+
+// It would keep the node's thread busy for as long as it lies there.
+TEST_F(HostileTest, AConnectionThatEndsBeforeItSaysAnythingIsClosed) {
+  const std::string display = nodes_[1]->address().ToDisplay();
+  const auto port = static_cast<uint16_t>(std::stoi(display.substr(display.rfind(':') + 1)));
+  const auto connection = os::TcpSocket::Connect({os::kLoopback, port});
+  ASSERT_TRUE(connection.ok());
+  std::this_thread::sleep_for(100ms);  // it is accepted, and nothing is there
+  ASSERT_EQ(shutdown(connection->descriptor(), SHUT_WR), 0);
+  const Deadline deadline(SystemClock(), 20s);
+  std::byte nothing;
+  const auto is_closed = [&] { return connection->Receive(&nothing, 1).status().code() == Code::kUnavailable; };
+  while (!is_closed() && !deadline.Passed()) std::this_thread::sleep_for(1ms);
+  EXPECT_TRUE(is_closed());
   ExpectGoodNodesWork(1);
 }
 
