@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from processes import ranks_that_sleep
 
 BENCH = Path(os.environ["BUILD_FOLDER"]) / "bin" / "kedge-bench"
 MEBIBYTE = 1 << 20
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.needs("MPI")
 
 def levels(*arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("KEDGE_")}
-    environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **ranks_that_sleep()}
     return subprocess.run([BENCH, "levels", "--repetitions", "1", *arguments], env=environment, capture_output=True, text=True, timeout=200)
 
 

@@ -84,7 +84,8 @@ def test_killed_and_continued_equals_uninterrupted(application: str, mpi: str, s
 def test_an_interrupted_run_leaves_nothing_behind(tmp_path: Path) -> None:
     nodes: list[str] = []
     process = subprocess.Popen(
-        [*RUN, "heat3d", "--seed", "1"], env=os.environ | {"TMPDIR": str(tmp_path)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        [*RUN, "heat3d", "--seed", "1"], env=os.environ | ranks_that_sleep() | {"TMPDIR": str(tmp_path)}, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
     )
     try:
         deadline = time.monotonic() + 60

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cluster import free_ports, program
 from machine import Machine, descendants
-from processes import kill, kill_all, processes_with
+from processes import kill, kill_all, processes_with, ranks_that_sleep
 from waiting import until
 
 _DAEMON = """\
@@ -76,7 +76,7 @@ class Ssh:
         marks = {"MACHINE_OF_TEST": self._machine.folder.name, "HOST_OF_TEST": name}
         # Not the user's home: a shell reads there what may do anything and take any time.
         places = dict.fromkeys(("HOME", "TMPDIR"), str(temporary))
-        settings = " ".join(f"{key}={value}" for key, value in {**marks, **places, **variables}.items())
+        settings = " ".join(f"{key}={value}" for key, value in {**marks, **places, **ranks_that_sleep(), **variables}.items())
         path.write_text(_DAEMON.format(address=address, port=port, folder=self.folder, user=self._user, variables=settings))
         # The first value counts: what holds for all stands at the end.
         self.config.write_text(_CLIENT.format(name=name, address=address, port=port) + self.config.read_text())
