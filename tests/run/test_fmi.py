@@ -136,7 +136,7 @@ def test_a_task_or_a_rank_that_stands_still_for_a_while_costs_no_node(machine: M
     until(lambda: machine.protected(first))
     (task,) = [process for process in processes_on(second) if name_of(process) == "fmirun"]
     stopped = [task, rank(machine, 0)]
-    busy = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(2 * len(os.sched_getaffinity(0)))]
+    busy = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in os.sched_getaffinity(0)]
     try:
         for process in stopped:
             os.kill(process, signal.SIGSTOP)
