@@ -29,15 +29,16 @@ add_custom_target(scenario_tests)
 add_custom_target(mpi_tests)
 add_custom_target(fuzzers)
 
-# kedge_test(NAME SOURCES file... LINK target... [DEFINITIONS definition...] [LABELS label...] [TIMEOUT seconds])
+# kedge_test(NAME SOURCES file... LINK target... [DEFINITIONS definition...] [LABELS label...] [TIMEOUT seconds] [PARTS count])
 #   A GoogleTest program; each of its tests becomes one ctest test, named NAME.Suite.Case. Those under src/ carry the
 #   label "unit", others "scenario". Further labels with a meaning: "long" (only in `make test-long`), "mpi" (it or a
-#   program that it starts loads an MPI library). The time limit is four times as long under a sanitizer.
+#   program that it starts loads an MPI library). The time limit is four times as long under a sanitizer. PARTS: so many
+#   ctest tests, NAME.1 and so on, each a part of its tests in one process, where what they start costs more than most of them.
 function(kedge_test name)
   if(NOT KEDGE_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(PARSE_ARGV 1 test "" "TIMEOUT" "SOURCES;LINK;DEFINITIONS;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 test "" "PARTS;TIMEOUT" "SOURCES;LINK;DEFINITIONS;LABELS")
   if(NOT test_TIMEOUT)
     set(test_TIMEOUT 120)
   endif()
@@ -63,8 +64,17 @@ function(kedge_test name)
   kedge_unity(${name})
   target_link_libraries(${name} PRIVATE ${test_LINK} GTest::gmock GTest::gtest_main kedge_compiler_flags)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/test)
-  gtest_discover_tests(${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES
-    PROPERTIES TIMEOUT ${test_TIMEOUT} LABELS "${test_LABELS}")
+  if(NOT test_PARTS)
+    gtest_discover_tests(${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES
+      PROPERTIES TIMEOUT ${test_TIMEOUT} LABELS "${test_LABELS}")
+    return()
+  endif()
+  foreach(part RANGE 1 ${test_PARTS})
+    math(EXPR index "${part} - 1")
+    add_test(NAME ${name}.${part} COMMAND ${name})
+    set_tests_properties(${name}.${part} PROPERTIES TIMEOUT ${test_TIMEOUT} LABELS "${test_LABELS}" COST ${test_TIMEOUT}
+      ENVIRONMENT "GTEST_TOTAL_SHARDS=${test_PARTS};GTEST_SHARD_INDEX=${index}")
+  endforeach()
 endfunction()
 
 # kedge_python_test(NAME COMMAND argument... [LABELS label...] [TIMEOUT seconds])
@@ -91,7 +101,8 @@ function(kedge_pytest name path)
   if(NOT test_TIMEOUT)
     set(test_TIMEOUT 600)
   endif()
-  set(pytest -m pytest -q -p no:cacheprovider ${path})
+  # The plugin of hypothesis takes longer to load than most suites' other modules, and prints what hypothesis raises anyway.
+  set(pytest -m pytest -q -p no:cacheprovider -p no:hypothesispytest ${path})
   set(folder ${CMAKE_BINARY_DIR}/pytest/${name})
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/pytest)
   set(all_are_slow "")
