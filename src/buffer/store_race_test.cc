@@ -1,4 +1,5 @@
-// Two processes with one store on a burst buffer, at each of their requests.
+// Two processes with one store on a burst buffer. The ordinary tests stop the first at one in KEDGE_RACE_STEP of its requests;
+// the long ones (make test-long) do so at each.
 #include "buffer/testing/local_server.h"
 #include "os/testing/simulated_file_system.h"
 #include "store/testing/store_races.h"
@@ -32,7 +33,8 @@ class BufferCourse final : public RaceCourse {
 };
 
 INSTANTIATE_TEST_SUITE_P(Buffer, StoreRaces,
-                         ::testing::Values(RaceCase{"OverTcp", [] { return std::make_unique<BufferCourse>(); }}), NameOfRaceCase);
+                         ::testing::Values(RaceCase{"OverTcp", [] { return std::make_unique<BufferCourse>(); }, KEDGE_RACE_STEP}),
+                         NameOfRaceCase);
 
 }  // namespace
 }  // namespace kedge::testing

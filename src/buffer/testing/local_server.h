@@ -1,6 +1,8 @@
 // A burst buffer in the test's process, with one owner, over loopback; and stores on it.
 #pragma once
 
+#include <nlohmann/json.hpp>
+
 #include <future>
 #include <memory>
 #include <string>

@@ -28,7 +28,7 @@ struct RaceCourse {
 struct RaceCase {
   std::string name;
   std::function<std::unique_ptr<RaceCourse>()> make;
-  uint64_t step = 1;  // the first is stopped before each so-manieth of its requests
+  uint64_t step = 1;  // the first is stopped before each so-manieth of its requests; 1: each, and of long races, too
 };
 
 // In every program that includes it.
@@ -39,6 +39,7 @@ struct Race {
   std::function<Status(Racer&)> first;   // interrupted
   std::function<Status(Racer&)> second;  // must succeed
   bool first_must_succeed = false;       // where it goes on
+  bool is_long = false;                  // three times the steps, where requests are left out
 };
 
 class StoreRaces : public ::testing::TestWithParam<RaceCase> {
@@ -46,9 +47,10 @@ class StoreRaces : public ::testing::TestWithParam<RaceCase> {
   StoreRaces() : course_(GetParam().make()) {}
 
   void Run(const Race& race) {
+    const uint64_t step = GetParam().step;
     for (const bool dies : {false, true}) {
       uint64_t at = 0;
-      for (;; at += GetParam().step) {
+      for (;; at += race.is_long && step > 1 ? 3 * step : step) {
         SCOPED_TRACE("switch before request " + std::to_string(at) + (dies ? ", the first dies" : ", the first goes on"));
         if (!RunOne(race, at, dies) || ::testing::Test::HasFailure()) break;
       }
@@ -155,6 +157,7 @@ TEST_P(StoreRaces, RetentionMeetsRetention) {
     return racer.Retain(1);
   };
   race.first_must_succeed = true;
+  race.is_long = true;
   Run(race);
 }
 
