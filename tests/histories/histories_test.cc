@@ -86,7 +86,7 @@ TEST(SimulatedHistories, KeepThePromises) {
 }
 
 TEST(RealHistories, KeepThePromises) {
-  ExpectAllKept(/*real=*/true, 30, 5400, 3);
+  ExpectAllKept(/*real=*/true, 15, 5400, 3);
 }
 
 }  // namespace
