@@ -1,5 +1,5 @@
 """listening.py FILE COMMAND...: runs the command beside somebody who listens to the loopback of this network namespace, and writes what TCP
-carries there to FILE: the payloads of 1000 bytes and more, from whatever connection."""
+carries there to FILE: the payloads of 1000 bytes and more, from whatever connection. What a busy machine sends again is there once."""
 
 from __future__ import annotations
 
@@ -17,22 +17,25 @@ WAITING_BYTES_MAX = 256 << 20
 OUTGOING = 4  # on the loopback each frame is seen twice
 
 
-def payload(frame: bytes) -> bytes:
-    """Of a TCP segment over IPv4; of other frames nothing."""
+def payload(frame: bytes) -> tuple[bytes, bytes]:
+    """Of a TCP segment over IPv4, and which one it is: addresses, ports and sequence number; of other frames nothing."""
     packet = frame[14:]
     if frame[12:14] != b"\x08\x00" or len(packet) < 40 or packet[9] != socket.IPPROTO_TCP:
-        return b""
+        return b"", b""
     segment = packet[4 * (packet[0] & 15) : int.from_bytes(packet[2:4], "big") or None]
-    return segment[4 * (segment[12] >> 4) :]
+    return packet[12:20] + segment[:8], segment[4 * (segment[12] >> 4) :]
 
 
 def listen(wire: socket.socket, has_ended: threading.Event, found: bytearray) -> None:
+    heard: set[bytes] = set()
     while not has_ended.is_set():
         try:
             frame, source = wire.recvfrom(1 << 17)
         except TimeoutError:
             continue
-        if source[2] != OUTGOING and len(data := payload(frame)) >= PAYLOAD_BYTES_MIN:
+        which, data = payload(frame)
+        if source[2] != OUTGOING and len(data) >= PAYLOAD_BYTES_MIN and which not in heard:
+            heard.add(which)
             found += data
 
 
