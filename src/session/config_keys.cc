@@ -146,13 +146,14 @@ void AddJobKeys(ConfigRegistry& registry) {
   registry.Add({"store.direct", kBool, "true", kJob, "write to the store around the page cache, where it can be done"});
   KeySpec layout{
       "store.layout", kString, "file", kJob,
-      "objects that agents write of a version: file (one for each rank), node (one for each node), or leaders (one for "
-      "each of store.leaders nodes, which write for the others)"};
-  layout.choices = {"file", "node", "leaders"};
+      "objects that agents write of a version: file (one for each rank), node (one for each node), posix (one, which all "
+      "nodes write), or leaders (one for each of store.leaders nodes, which write for the others)"};
+  layout.choices = {"file", "node", "posix", "leaders"};
   registry.Add(layout);
-  registry.Add(Count("store.leaders", "0", "nodes that write, with store.layout = leaders; 0: every node", "nodes", 0));
+  registry.Add(
+      Count("store.leaders", "0", "objects, with store.layout = leaders (0: one for each node) or posix (0: one)", "objects", 0));
   KeySpec stripe{"store.stripe", kBytes, "16MiB", kJob,
-                 "with store.layout = leaders, the least that a leader is worth while for"};
+                 "with store.layout = leaders or posix, the least that an object is worth while for"};
   stripe.minimum = 4096;
   registry.Add(stripe);
   KeySpec targets = Count("store.targets", "0",
@@ -271,6 +272,7 @@ Feature FeatureOf(const std::string& value) {
 }
 
 StoreLayout LayoutOf(const std::string& text) {
+  if (text == "posix") return StoreLayout::kPosix;
   return text == "leaders" ? StoreLayout::kLeaders : text == "node" ? StoreLayout::kNode : StoreLayout::kFile;
 }
 

@@ -102,7 +102,7 @@ class FieldReader {
   }
   void operator()(StoreLayout& value) {
     uint8_t byte = decoder_.U8();
-    decoder_.Require(byte <= static_cast<uint8_t>(StoreLayout::kLeaders), "no such layout of the store");
+    decoder_.Require(byte <= static_cast<uint8_t>(StoreLayout::kPosix), "no such layout of the store");
     value = static_cast<StoreLayout>(byte);
   }
   void operator()(HaltWhen& value) {

@@ -44,8 +44,8 @@ inline constexpr uint32_t kCommonBlocksMost = 1 << 18;
 enum class Deduplication : uint8_t { kOff = 0, kRank = 1, kNode = 2, kJob = 3 };
 
 // In what objects of the store images lie: each in its own, those of a node and version together, or those of all nodes in few,
-// which some of them write.
-enum class StoreLayout : uint8_t { kFile = 0, kNode = 1, kLeaders = 2 };
+// which some of them write, or all of them.
+enum class StoreLayout : uint8_t { kFile = 0, kNode = 1, kLeaders = 2, kPosix = 3 };
 
 // What a job asks of its agent. The newest Hello of a job is what holds for it on the node.
 struct JobKeys {
@@ -53,7 +53,7 @@ struct JobKeys {
   uint32_t store_mode = 0700;
   bool store_direct = true;
   StoreLayout store_layout = StoreLayout::kFile;
-  uint32_t store_leaders = 0;                 // nodes that write, with kLeaders; 0: all
+  uint32_t store_leaders = 0;                 // objects, with kLeaders (0: one for each node) or kPosix (0: one)
   uint64_t store_stripe_bytes = 16ull << 20;  // what a leader gets at a time
   uint32_t store_targets = 0;                 // of a parallel file system, for each object; 0: its own choice
   std::string staging_folder;                 // absolute, where staging agents say where they are; empty: none write for the job

@@ -43,6 +43,12 @@ enum class Folders {
                // tell.)
 };
 
+// What processes that write one object share at the least, but where a store has other borders.
+inline constexpr uint64_t kSharedBlockBytes = 4096;
+constexpr uint64_t NextSharedBlock(uint64_t offset) {
+  return (offset + kSharedBlockBytes - 1) / kSharedBlockBytes * kSharedBlockBytes;
+}
+
 // An object that is being written and is not to be seen yet.
 class ObjectWriter {
  public:
@@ -57,6 +63,8 @@ class ObjectWriter {
   // The range has been written and will not be written again: begin to carry it to the device now, so that Commit finds
   // little to do. `wait` also waits for it, which bounds what is dirty. A hint: it makes nothing durable by itself.
   virtual Status FlushHint(uint64_t offset, uint64_t bytes, bool wait) = 0;
+  // Where another process may begin to write (ObjectContributor): at `offset`, or the first such place behind it.
+  virtual uint64_t NextBorder(uint64_t offset) const { return NextSharedBlock(offset); }
   // Makes the bytes durable and the object visible under its key, replacing what was there. Call it once, after all
   // writes; on an error the object is gone. To publish several together use Store::Publish.
   virtual Status Commit() = 0;
@@ -67,11 +75,15 @@ class ObjectWriter {
   virtual const std::string& key() const = 0;
 };
 
-// Another process's share in an object whose writer is elsewhere (a client that writes a chunk through).
+// Another process's share in an object whose writer is elsewhere. It begins and ends at borders, or at the object's end.
 class ObjectContributor {
  public:
   virtual ~ObjectContributor() = default;
   virtual Status WriteAt(uint64_t offset, ByteSpan bytes) = 0;
+  // As those of a writer.
+  virtual bool is_buffered() const { return true; }
+  virtual Status FlushHint(uint64_t /*offset*/, uint64_t /*bytes*/) { return Status::Ok(); }
+  virtual uint64_t NextBorder(uint64_t offset) const { return NextSharedBlock(offset); }
   // Makes durable what was written here. The owner may commit only after it returned ok: on some stores the owner's own
   // sync does not cover other machines' writes. At most once; nothing but destruction may follow.
   virtual Status Finish() = 0;
@@ -142,6 +154,8 @@ class Store {
   // what an ObjectContributor finished is sure to be there. kNotFound: no such temporary. In a bucket they share whole parts.
   virtual Result<std::unique_ptr<ObjectWriter>> AdoptObject(const std::string& key, const std::string& handle) = 0;
   virtual Result<std::unique_ptr<ObjectContributor>> JoinObject(const std::string& handle) = 0;
+  // With a share of less a process costs the store more than if it gave its bytes to another one.
+  virtual uint64_t share_bytes_min() const { return kSharedBlockBytes; }
   // Commits several at the cost of little more than one. One status each, in order; one that fails does not hold up the others.
   virtual std::vector<Status> Publish(std::span<ObjectWriter* const> writers) = 0;
   virtual Result<std::unique_ptr<ObjectReader>> OpenObject(const std::string& key) = 0;

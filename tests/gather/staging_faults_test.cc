@@ -63,7 +63,7 @@ struct Death {
 };
 std::vector<Death> Deaths() {
   std::vector<Death> deaths;
-  for (const char* layout : {"file", "node", "leaders"}) {
+  for (const char* layout : {"file", "node", "posix", "leaders"}) {
     for (const char* point : {"carry-asked", "carry-piece-written", "publish-records-written", "publish-done"}) {
       deaths.push_back({layout, 2, point});
     }
@@ -103,9 +103,9 @@ struct Stop {
 class StagingStopped : public StagingFaults, public ::testing::WithParamInterface<Stop> {};
 INSTANTIATE_TEST_SUITE_P(At, StagingStopped,
                          ::testing::Values(Stop{"file", "carry-piece-written"}, Stop{"node", "carry-piece-written"},
-                                           Stop{"leaders", "carry-piece-written"}, Stop{"file", "publish-records-written"},
-                                           Stop{"node", "publish-records-written"}, Stop{"leaders", "publish-records-written"},
-                                           Stop{"file", "publish-done"}),
+                                           Stop{"posix", "carry-piece-written"}, Stop{"leaders", "carry-piece-written"},
+                                           Stop{"file", "publish-records-written"}, Stop{"node", "publish-records-written"},
+                                           Stop{"leaders", "publish-records-written"}, Stop{"file", "publish-done"}),
                          [](const auto& stop) { return AsTestName(std::string(stop.param.layout) + "_" + stop.param.point); });
 
 // Stopped in the midst of an image, or of its publication, it goes on when the nodes have written and published the same images.
@@ -124,7 +124,8 @@ TEST_P(StagingStopped, WhatTwoWriteIsPublishedOnce) {
 // ---- No room ----
 
 class StagingOfLayout : public StagingFaults, public ::testing::WithParamInterface<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Layout, StagingOfLayout, ::testing::Values("file", "node", "leaders"), NameOfPoint<const char*>);
+INSTANTIATE_TEST_SUITE_P(Layout, StagingOfLayout, ::testing::Values("file", "node", "posix", "leaders"),
+                         NameOfPoint<const char*>);
 
 TEST_P(StagingOfLayout, OneThatHasNoRoomInTheStoreGivesImagesBack) {
   const SteeredAgents agents(nodes_.RunFolder(0) + ".steering");

@@ -21,6 +21,7 @@ class Generator {
         of_buffer_(MixSeed(seed, 4)),
         of_partner_(MixSeed(seed, 5)),
         of_job_(MixSeed(seed, 6)),
+        of_shares_(MixSeed(seed, 7)),
         real_(real) {}
 
   History Make() {
@@ -91,7 +92,11 @@ class Generator {
 
   void ChooseLayout() {
     const bool has_leaders = UsedNodes() > 1 && later_.Chance(0.6);
-    Key("store.layout", has_leaders ? "leaders" : "node");
+    const bool is_shared = has_leaders && of_shares_.Chance(0.5);
+    // What is reduced goes to an object of its node.
+    const auto reduces = [](const auto& key) { return key.first.starts_with("reduce."); };
+    if (is_shared && of_shares_.Chance(0.8)) std::erase_if(history_.setup.keys, reduces);
+    Key("store.layout", is_shared ? "posix" : has_leaders ? "leaders" : "node");
     if (!has_leaders) return;
     Key("store.stripe", "4KiB");  // so that small versions have them, too
     if (later_.Chance(0.7)) Key("store.leaders", later_.Chance(0.6) ? "1" : "2");
@@ -583,6 +588,7 @@ class Generator {
   Random of_buffer_;   // as later_
   Random of_partner_;  // as later_
   Random of_job_;      // as later_
+  Random of_shares_;   // as later_
   const bool real_;
   History history_;
   int ranks_ = 1;                // of the last launch

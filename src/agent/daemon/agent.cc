@@ -59,6 +59,9 @@ void Agent::Subscribe() {
     tuning_.OnStored(image);
     carrier_.OnImageStored(image);
   };
+  events.share_finished = [this](Version& version, const std::vector<ImageEntry>& entries) {
+    shipper_.OnShareFinished(version, entries);
+  };
   events.image_missed = [this](Job& job, const Generation& generation, uint32_t rank, const BringOptions& options,
                                std::function<void(Status)> done) {
     bringer_.Bring(job, generation, rank, options, std::move(done));

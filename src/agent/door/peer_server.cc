@@ -156,6 +156,10 @@ void PeerServer::Serve() {
                        [this](Job& job, const net::Peer& peer, const CarryRequest& request, Answer answer) {
                          carrier_.OnCarry(job, peer.node, request, std::move(answer));
                        });
+  OnFrom<ShareRequest>(PeerKind::kShare, DecodeShareRequest,
+                       [this](Job& job, const net::Peer&, const ShareRequest& request, Answer answer) {
+                         carrier_.OnShare(job, request, std::move(answer));
+                       });
   OnFrom<PauseNotice>(PeerKind::kPause, DecodePauseNotice,
                       [this](Job& job, const net::Peer& peer, const PauseNotice& notice, const Answer& answer) {
                         phases_.OnPause(job, peer.node, notice);

@@ -31,6 +31,16 @@ constexpr uint64_t kReducedBlocksMin = 16;
 // Written in less time than a worker of low priority may wait for a processor.
 constexpr uint64_t kPromptBytesMax = uint64_t{64} << 10;
 
+// Of a block map that says where pieces lie: what it has at the least, and what a piece adds to it.
+constexpr uint64_t kMapBytesMax = 1024;
+constexpr uint64_t kMapBytesOfPieceMax = 32;
+
+// Until it is published with that object, this node has another copy of it.
+bool MayLieInShare(const Image& image) {
+  return image.ended &&
+         std::ranges::all_of(image.chunks, [](const ImageChunk& chunk) { return chunk.IsLocal() && chunk.in_own_object; });
+}
+
 // For those who do not know which image it was.
 Status InFull(const Image& image, const Status& why) {
   return why.WithContext(fmt::format("flush of {} rank {}", image.version->generation.ToString(), image.rank));
@@ -303,7 +313,7 @@ uint32_t Flush::BlockBytesOf(const Job& job) const {
 Reduction Flush::ReductionFor(Job& job, const std::string& name, uint32_t rank, std::optional<uint64_t> image_bytes) const {
   const JobKeys& keys = job.hello.keys;
   const bool deduplicates = keys.reduce_deduplicate != Deduplication::kOff;
-  if (!deduplicates && keys.reduce_incremental == Feature::kOff && keys.reduce_compress == Feature::kOff) return {};
+  if (WritesWhole(job)) return {};
   Job::Reducing& known = job.reducing[{name, rank}];
   const uint32_t block_bytes = BlockBytesOf(job);
   const bool is_small = image_bytes && *image_bytes < kReducedBlocksMin * block_bytes;
@@ -338,26 +348,53 @@ std::shared_ptr<FlushObject> Flush::MakeObject(const Image& image) {
   Reduction reduction = ReductionFor(job, generation.name, image.rank, image_bytes);
   if (reduction.block_bytes > 0) reduction.node_blocks = NodeBlocksOf(version);
   if (version.common != nullptr && version.common->block_bytes() == reduction.block_bytes) reduction.common = version.common;
+  if (version.borrowed != nullptr && version.borrowed->IsUsable() && MayLieInShare(image)) {
+    return MakePart(job, generation, image.rank, version.borrowed, expected_bytes, std::move(reduction));
+  }
   if (job.hello.keys.store_layout != StoreLayout::kFile && !version.has_published) {
-    return MakePart(job, generation, image.rank, expected_bytes * version.node_ranks, std::move(reduction));
+    return MakePart(job, generation, image.rank, node_objects_.Of(generation), expected_bytes * version.node_ranks,
+                    std::move(reduction));
   }
   auto object = std::make_shared<ObjectUnderWay>(
       generation, reduction.block_bytes > 0 ? keys::ReducedImageObject(image.rank) : keys::ImageObject(image.rank));
   return std::make_shared<FlushObject>(job.store, generation, image.rank, std::move(object), expected_bytes, reduction);
 }
 
-std::shared_ptr<FlushObject> Flush::MakePart(Job& job, const Generation& generation, uint32_t rank, uint64_t expected_bytes,
+std::shared_ptr<FlushObject> Flush::MakePart(Job& job, const Generation& generation, uint32_t rank,
+                                             std::shared_ptr<ObjectUnderWay> object, uint64_t expected_bytes,
                                              Reduction reduction) {
   if (reduction.block_bytes == 0) {
     const uint64_t piece_bytes = core_.settings().piece_bytes;
     reduction.block_bytes = static_cast<uint32_t>(std::min<uint64_t>(kMapBlockBytesMax, piece_bytes & -piece_bytes));
     reduction.is_whole = true;
   }
-  return std::make_shared<FlushObject>(job.store, generation, rank, node_objects_.Of(generation), expected_bytes, reduction);
+  return std::make_shared<FlushObject>(job.store, generation, rank, std::move(object), expected_bytes, reduction);
+}
+
+std::shared_ptr<ObjectUnderWay> Flush::Share(const Generation& generation, uint64_t own_bytes) {
+  std::shared_ptr<ObjectUnderWay> object = node_objects_.Of(generation);
+  return object->Share(own_bytes) ? object : nullptr;
+}
+
+bool Flush::WritesWhole(const Job& job) {
+  const JobKeys& keys = job.hello.keys;
+  return keys.reduce_deduplicate == Deduplication::kOff && keys.reduce_incremental == Feature::kOff &&
+         keys.reduce_compress == Feature::kOff;
+}
+
+uint64_t Flush::RoomFor(const Image& image) const {
+  const uint64_t piece_bytes = core_.settings().piece_bytes;
+  uint64_t bytes = 0, pieces = 0;
+  for (const ImageChunk& chunk : image.chunks) {
+    bytes += AlignChunkOffset(chunk.bytes);
+    pieces += chunk.bytes / piece_bytes + 1;
+  }
+  return bytes + AlignChunkOffset(image.record_bytes + kMapBytesMax + pieces * kMapBytesOfPieceMax);
 }
 
 std::shared_ptr<FlushObject> Flush::MakeCarried(Job& job, const Generation& generation, uint32_t rank, uint64_t image_bytes) {
-  return MakePart(job, generation, rank, image_bytes, ReductionFor(job, generation.name, rank, image_bytes));
+  return MakePart(job, generation, rank, node_objects_.Of(generation), image_bytes,
+                  ReductionFor(job, generation.name, rank, image_bytes));
 }
 
 void Flush::NoteReduced(Job& job, const std::string& name, uint32_t rank, FlushObject& object) {

@@ -60,6 +60,13 @@ class Flush : public FlushLoad, public ImageFlusher {
   void TakeBack(Image& image);
   // An image of another node that is to be written from here, in one object with those of the version that lie here.
   std::shared_ptr<FlushObject> MakeCarried(Job& job, const Generation& generation, uint32_t rank, uint64_t image_bytes);
+  // The one object with its images that this node writes of the version, to be lent to others; it is to have about so many bytes
+  // of this node's. Null: that has begun for this node alone.
+  std::shared_ptr<ObjectUnderWay> Share(const Generation& generation, uint64_t own_bytes);
+  // What an image takes in an object with others, if it is not written again.
+  uint64_t RoomFor(const Image& image) const;
+  // Whether all of the job's images are written as they are.
+  static bool WritesWhole(const Job& job);
   // Of the blocks that its images are compared by.
   uint32_t BlockBytesOf(const Job& job) const;
   // What reducing an image has saved, for the next of its rank.
@@ -95,9 +102,9 @@ class Flush : public FlushLoad, public ImageFlusher {
   std::shared_ptr<FlushObject> MakeObject(const Image& image);
   // `image_bytes`: nothing, while they are not known.
   Reduction ReductionFor(Job& job, const std::string& name, uint32_t rank, std::optional<uint64_t> image_bytes) const;
-  // In the object of all images of the version.
-  std::shared_ptr<FlushObject> MakePart(Job& job, const Generation& generation, uint32_t rank, uint64_t expected_bytes,
-                                        Reduction reduction);
+  // In an object of several images of the version.
+  std::shared_ptr<FlushObject> MakePart(Job& job, const Generation& generation, uint32_t rank,
+                                        std::shared_ptr<ObjectUnderWay> object, uint64_t expected_bytes, Reduction reduction);
   // Null: its images are not to lend each other blocks.
   static std::shared_ptr<reduce::FirstBlocks> NodeBlocksOf(Version& version);
   void OnPieceDone(const Piece& piece, Duration took, const Result<PieceWritten>& written);

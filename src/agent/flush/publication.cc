@@ -51,7 +51,7 @@ reduce::Lenders LendersOf(const std::vector<WrittenImage>& written) {
   reduce::Lenders lenders;
   std::map<std::string, uint64_t> object_bytes;
   for (const WrittenImage& image : written) {
-    auto lender = image.object->AsLender();
+    auto lender = image.object == nullptr ? std::nullopt : image.object->AsLender();
     if (!lender) continue;
     object_bytes[lender->object] += lender->object_bytes;
     lenders.emplace(image.entry.rank, *std::move(lender));
@@ -60,7 +60,36 @@ reduce::Lenders LendersOf(const std::vector<WrittenImage>& written) {
   return lenders;
 }
 
+Result<ObjectUnderWay*> ObjectOf(const WrittenImage& image) {
+  if (image.shared != nullptr) return image.shared.get();
+  return image.object->Object();
+}
+
 }  // namespace
+
+FinishedShare FinishShare(std::vector<WrittenImage> written, const Clock& clock) {
+  FinishedShare share;
+  const int64_t begin_ns = clock.NowNs();
+  ObjectUnderWay* borrowed = nullptr;
+  for (WrittenImage& image : written) {
+    const Result<ObjectUnderWay*> object = image.object->Object();
+    share.images.push_back(object.status());
+    if (!object.ok()) continue;
+    borrowed = *object;
+    borrowed->Close();
+    std::set<std::string> references;
+    LeansOn leans_on;
+    share.images.back() = WriteRecord(image, {}, &references, &leans_on);
+    KEDGE_CHECK(references.empty() && leans_on.empty());  // what is reduced lies in no share
+  }
+  const Status finished = borrowed == nullptr ? Status::Ok() : borrowed->FinishShare();
+  for (size_t i = 0; i < written.size(); ++i) {
+    if (share.images[i].ok()) share.images[i] = finished;
+    share.entries.push_back(share.images[i].ok() ? written[i].entry : ImageEntry());
+  }
+  share.syncing = Duration(clock.NowNs() - begin_ns);
+  return share;
+}
 
 Publication Publish(StoreContext& store, const Generation& generation, uint32_t ranks, std::vector<WrittenImage> written,
                     const Clock& clock) {
@@ -70,9 +99,10 @@ Publication Publish(StoreContext& store, const Generation& generation, uint32_t 
   std::vector<size_t> members;
   std::set<std::string> references;
   std::vector<LeansOn> leans_on;
+  std::set<ObjectUnderWay*> objects;
   std::set<std::string> stand;  // of other nodes' blocks
   for (const WrittenImage& image : written) {
-    const Result<ObjectUnderWay*> object = image.object->Object();
+    const Result<ObjectUnderWay*> object = ObjectOf(image);
     outcome.images.push_back(object.status());
     if (object.ok()) (*object)->Close();
   }
@@ -80,15 +110,19 @@ Publication Publish(StoreContext& store, const Generation& generation, uint32_t 
   for (size_t i = 0; i < written.size(); ++i) {
     LeansOn others;
     std::set<std::string> refers_to;
-    if (outcome.images[i].ok()) outcome.images[i] = WriteRecord(written[i], lenders, &refers_to, &others);
+    const bool has_record = written[i].shared != nullptr;
+    if (outcome.images[i].ok() && !has_record) outcome.images[i] = WriteRecord(written[i], lenders, &refers_to, &others);
     if (outcome.images[i].ok()) outcome.images[i] = CheckCommon(store, generation, refers_to, &stand);
     if (!outcome.images[i].ok()) continue;
     references.merge(refers_to);
-    writers.push_back((*written[i].object->Object())->writer());
+    ObjectUnderWay* const object = *ObjectOf(written[i]);
+    objects.insert(object);
+    writers.push_back(object->writer());
     part.images.push_back(written[i].entry);
     leans_on.push_back(std::move(others));
     members.push_back(i);
   }
+  for (ObjectUnderWay* const object : objects) (void)object->FinishShare();
   part.references.assign(references.begin(), references.end());
   os::KillPoint("publish-records-written");
   if (writers.empty()) return outcome;
@@ -103,7 +137,7 @@ Publication Publish(StoreContext& store, const Generation& generation, uint32_t 
   os::KillPoint("publish-done");
   for (size_t i = 0; i < members.size(); ++i) {
     outcome.images[members[i]] = published.images[i];
-    if (published.images[i].ok()) (*written[members[i]].object->Object())->MarkPublished();
+    if (published.images[i].ok()) (*ObjectOf(written[members[i]]))->MarkPublished();
   }
   outcome.commit = std::move(published.commit);
   outcome.part = std::move(published.published);

@@ -166,6 +166,8 @@ void Publisher::PublishNow(const Generation& generation) {
     WrittenImage image;
   };
   std::vector<Member> batch;
+  std::vector<uint64_t> handed_in;
+  std::vector<WrittenImage> shared;
   Cargo::Written carried = cargo_.TakeWritten(generation);
   uint32_t ranks = carried.ranks;
   for (WrittenImage& image : carried.images) batch.push_back({{0, image.entry.rank}, std::move(image)});
@@ -177,10 +179,17 @@ void Publisher::PublishNow(const Generation& generation) {
       if (image->doomed || image->flush != FlushState::kWritten) continue;
       const ImageEntry entry{
           rank, "", image->record_object_offset, image->record_bytes, image->record_crc32c, image->image_bytes};
-      batch.push_back({{image->id, rank}, {image->object, image->record.Source(0, image->record_bytes), entry}});
+      WrittenImage written{image->object, image->record.Source(0, image->record_bytes), entry};
+      if (image->object->is_borrowed()) {
+        handed_in.push_back(image->id);
+        shared.push_back(std::move(written));
+      } else {
+        batch.push_back({{image->id, rank}, std::move(written)});
+      }
       flush_.SetState(*image, FlushState::kPublishing);
     }
-    if (!batch.empty()) version->has_published = true, version->node_blocks = nullptr;
+    if (!batch.empty() || !shared.empty()) version->has_published = true, version->node_blocks = nullptr;
+    if (!shared.empty()) HandIn(*version, std::move(handed_in), std::move(shared));
   }
   if (batch.empty()) return;
   std::ranges::sort(batch, {}, [](const Member& member) { return member.who.rank; });
@@ -198,6 +207,43 @@ void Publisher::PublishNow(const Generation& generation) {
         return std::move(outcome);
       },
       [this, generation](Outcome done) { OnPublished(generation, std::move(done)); });
+}
+
+void Publisher::HandIn(Version& version, std::vector<uint64_t> ids, std::vector<WrittenImage> images) {
+  core_.Background(
+      core_.publishers(),
+      [images = std::move(images), &clock = core_.clock()]() mutable { return FinishShare(std::move(images), clock); },
+      [this, generation = version.generation, ids = std::move(ids)](const FinishedShare& share) {
+        OnHandedIn(generation, ids, share);
+      });
+}
+
+// What has failed is written again, to an object of this node's: its copy here is whole.
+void Publisher::OnHandedIn(const Generation& generation, const std::vector<uint64_t>& ids, const FinishedShare& share) {
+  std::vector<ImageEntry> entries;
+  uint64_t bytes = 0;
+  Duration writing{};
+  for (size_t i = 0; i < ids.size(); ++i) {
+    Image* const image = images_.Find(ids[i]);
+    if (image == nullptr) continue;
+    KEDGE_CHECK(image->flush == FlushState::kPublishing);
+    if (image->doomed) {
+      flush_.SetState(*image, FlushState::kNone);
+      Settle(*image);
+    } else if (share.images[i].ok()) {
+      bytes += image->image_bytes;
+      writing += image->flush_time;
+      flush_.SetState(*image, FlushState::kShipped);
+      image->object = nullptr;
+      entries.push_back(share.entries[i]);
+    } else {
+      flush_.Retry(*image, share.images[i]);
+    }
+  }
+  Version* const version = core_.FindVersion(generation);
+  if (version == nullptr) return;
+  throughput_.OnImageStored(version->job->store_id, bytes, writing, share.syncing);
+  core_.events().share_finished(*version, entries);
 }
 
 void Publisher::OnPublished(const Generation& generation, Outcome outcome) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "agent/flush/publication.h"
 #include "agent/tables/job.h"
 
 namespace kedge {
@@ -51,6 +52,9 @@ class Publisher {
  private:
   struct Outcome;
   void PublishNow(const Generation& generation);
+  // Those of them that lie in another node's object.
+  void HandIn(Version& version, std::vector<uint64_t> ids, std::vector<WrittenImage> images);
+  void OnHandedIn(const Generation& generation, const std::vector<uint64_t>& ids, const FinishedShare& share);
   // Whether what is written of it waits for blocks that other nodes write. Then PublishNow comes again, after a while in any
   // case.
   bool AwaitsCommon(Version& version);

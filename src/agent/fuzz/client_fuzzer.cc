@@ -336,7 +336,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   keys.reduce_incremental = input.ConsumeBool() ? Feature::kOn : Feature::kAuto;
   keys.reduce_deduplicate =
       input.PickValueInArray({Deduplication::kOff, Deduplication::kRank, Deduplication::kNode, Deduplication::kJob});
-  keys.store_layout = static_cast<StoreLayout>(input.ConsumeIntegralInRange<int>(0, 2));
+  keys.store_layout = static_cast<StoreLayout>(input.ConsumeIntegralInRange<int>(0, 3));
   keys.reduce_verify = input.ConsumeBool();
   keys.reduce_compress = input.ConsumeBool() ? Feature::kOn : Feature::kOff;
   const auto ranks_on_node = input.ConsumeIntegralInRange<uint32_t>(1, 2);

@@ -17,7 +17,7 @@ void Check(const Result<Message>& message, ByteSpan body) {
 }
 
 void CheckKind(uint8_t kind, uint8_t ranks, ByteSpan body) {
-  switch (kind % 26) {
+  switch (kind % 28) {
     case 0: return Check(DecodeExchangeRequest(body), body);
     case 1: return Check(DecodeExchangeReply(body, ranks), body);
     case 2: return Check(DecodeGroupsNotice(body), body);
@@ -45,6 +45,8 @@ void CheckKind(uint8_t kind, uint8_t ranks, ByteSpan body) {
     case 23: return static_cast<void>(DecodeEnlistRequest(body));  // two messages with fuzzers of their own
     case 24: return Check(DecodeCompletedNotice(body), body);
     case 25: return Check(DecodePauseNotice(body), body);
+    case 26: return Check(DecodeShareRequest(body), body);
+    case 27: return Check(DecodeShareReply(body), body);
   }
 }
 

@@ -8,10 +8,12 @@
 #include "agent/bring/bringer.h"
 #include "agent/flush/flush.h"
 #include "agent/flush/publisher.h"
+#include "agent/gather/planner.h"
 #include "agent/peers/peers.h"
 #include "agent/tables/agent_core.h"
 #include "base/log.h"
 #include "os/process/kill_point.h"
+#include "store/publish.h"
 
 namespace kedge {
 namespace {
@@ -22,6 +24,11 @@ constexpr Duration kAnswerPause = std::chrono::seconds(1);
 constexpr Duration kAwaited = std::chrono::seconds(2);
 // What its node does not ask for any more.
 constexpr Duration kKept = std::chrono::seconds(60);
+// Who writes to a share asks again each second.
+constexpr Duration kBorrowerSilence = std::chrono::seconds(4);
+// Who writes an object with others gets on, or is syncing what it has written, which nobody sees getting on.
+constexpr Duration kWriterPatience = std::chrono::seconds(20);
+constexpr Duration kSyncPatience = std::chrono::minutes(5);
 // Read and written at a time, where that divides a piece of this node's own images: what a device takes well in one write.
 constexpr uint64_t kCarriedPieceBytes = 4 << 20;
 // An object that is published meanwhile is no fault of an image.
@@ -77,9 +84,93 @@ void Carrier::Lead(const Generation& generation, uint64_t planned_bytes) {
   LoadOf(generation).planned_bytes = planned_bytes;
 }
 
+void Carrier::Share(const Generation& generation, uint64_t own_bytes) {
+  Load& load = LoadOf(generation);
+  load.news_ns = load.own_progress_ns = load.asked_ns;
+  if (!std::exchange(load.has_shared, true)) load.shared = flush_.Share(generation, own_bytes);
+  if (load.shared != nullptr) load.shared->Share(own_bytes);
+}
+
+// Also before this node has its plan, or has given up waiting for it.
+void Carrier::OnShare(Job& job, const ShareRequest& request, net::Answer answer) {
+  const Generation& generation = request.generation;
+  if (!Planner::SharesObjects(job)) return answer(Status(Code::kUnsupported, "objects are not shared here"));
+  const auto known = loads_.find(generation);
+  if (known == loads_.end() || !known->second.has_shared) Share(generation, 0);
+  Load& load = LoadOf(generation);
+  job.left_ns = core_.clock().NowNs();
+  if (load.shared == nullptr) return answer(Status(Code::kFailedPrecondition, "its object is not shared, or is published"));
+  core_.Background(
+      core_.publishers(),
+      [object = load.shared, store = job.store, generation, bytes = request.bytes]() -> Result<LentShare> {
+        KEDGE_ASSIGN_OR_RETURN(const Catalog catalog, store->CatalogToWrite(generation.job, generation.attempt));
+        KEDGE_RETURN_IF_ERROR(PrepareGeneration(catalog, generation));
+        KEDGE_RETURN_IF_ERROR(object->Begin(catalog, 0));
+        KEDGE_ASSIGN_OR_RETURN(LentShare lent, object->Lend(bytes));
+        os::KillPoint("share-lent");
+        return lent;
+      },
+      [answer = std::move(answer)](const Result<LentShare>& lent) {
+        if (!lent.ok()) return answer(lent.status());
+        answer(Encode(ShareReply{lent->name, lent->handle, lent->begin, lent->bytes}));
+      });
+}
+
+void Carrier::TakeShared(Load& load, Image& image, const CarryRequest::Item& item) {
+  if (image.state != State::kAwaited || item.object.empty()) return;
+  if (load.shared == nullptr || !load.shared->IsUsable() || load.shared->name() != item.object) {
+    return Fail(image, Status(Code::kFailedPrecondition, item.object + " is published, or given up"));
+  }
+  image.item = item;
+  image.share_of = load.shared;
+  image.state = State::kWritten;
+  load.news_ns = core_.clock().NowNs();
+}
+
+void Carrier::LeaveOut(Load& load, const std::string& node, const char* why) {
+  for (auto& [rank, image] : load.images) {
+    if (image.node == node && image.state == State::kAwaited) Fail(image, Status(Code::kTimeout, why));
+  }
+}
+
+bool Carrier::GetsOn(const Load& load, const Image& image) const {
+  if (image.state == State::kAwaited) return true;
+  if (image.share_of == nullptr) return false;
+  const int64_t now_ns = core_.clock().NowNs();
+  if (image.state == State::kPublishing) return now_ns - image.since_ns < kSyncPatience.count();
+  const bool has_awaited =
+      std::ranges::any_of(load.images, [](const auto& entry) { return entry.second.state == State::kAwaited; });
+  return has_awaited || now_ns - load.own_progress_ns < kWriterPatience.count();
+}
+
+void Carrier::LookAtBorrowers(const Generation& generation, Load& load) {
+  const int64_t now_ns = core_.clock().NowNs();
+  const uint64_t own_bytes = load.shared == nullptr ? load.own_bytes : load.shared->written_bytes();
+  if (std::exchange(load.own_bytes, own_bytes) != own_bytes) load.own_progress_ns = now_ns;
+  bool has_left_out = false;
+  // What is planned and not heard of comes no more.
+  const bool is_late = now_ns - load.news_ns > kAwaited.count() && load.accounted_bytes < load.planned_bytes.value_or(0);
+  if (load.has_shared && is_late) {
+    load.planned_bytes.reset();
+    has_left_out = true;
+  }
+  std::erase_if(load.borrowers, [&, this](const auto& entry) {
+    const auto& [node, borrower] = entry;
+    const bool is_silent = now_ns - borrower.asked_ns > kBorrowerSilence.count();
+    const Duration patience = borrower.is_syncing ? kSyncPatience : kWriterPatience;
+    if (!is_silent && now_ns - borrower.progress_ns < patience.count()) return false;
+    LeaveOut(load, node, is_silent ? "its node was not heard any more" : "its node did not get on");
+    has_left_out = true;
+    return true;
+  });
+  if (has_left_out) publisher_.Consider(generation);
+}
+
 void Carrier::Account(const Generation& generation, const std::string& node, uint64_t bytes) {
   Load& load = LoadOf(generation);
-  if (load.accounted.insert(node).second) load.accounted_bytes += bytes;
+  if (!load.accounted.insert(node).second) return;
+  load.accounted_bytes += bytes;
+  load.news_ns = load.asked_ns;
 }
 
 void Carrier::OnCarry(Job& job, const std::string& node, const CarryRequest& request, net::Answer answer) {
@@ -87,10 +178,17 @@ void Carrier::OnCarry(Job& job, const std::string& node, const CarryRequest& req
   Load& load = LoadOf(generation);
   job.left_ns = core_.clock().NowNs();
   if (!request.images.empty()) load.ranks = request.ranks;
-  if (load.accounted.insert(node).second) load.accounted_bytes += request.accounted_bytes;
+  Account(generation, node, request.accounted_bytes);
   const std::shared_ptr<ByteRate> rate = RateOf(job.key(), node);
   rate->Set(request.rate);
   Waiting waiting{node, {}, request.held, std::move(answer), core_.clock().NowNs()};
+  if (request.is_shared) {
+    const int64_t now_ns = core_.clock().NowNs();
+    Borrower& borrower = load.borrowers.try_emplace(node, Borrower{.progress_ns = now_ns}).first->second;
+    borrower.asked_ns = now_ns;
+    borrower.is_syncing = request.is_syncing;
+    if (std::exchange(borrower.written_bytes, request.written_bytes) != request.written_bytes) borrower.progress_ns = now_ns;
+  }
   for (const CarryRequest::Item& item : request.images) {
     waiting.ranks.push_back(item.rank);
     const auto [entry, is_new] = load.images.try_emplace(item.rank);
@@ -99,10 +197,17 @@ void Carrier::OnCarry(Job& job, const std::string& node, const CarryRequest& req
       image.node = node;
       image.item = item;
       image.progress = std::make_shared<CarryOrder::Progress>();
-      request.is_withdrawn ? Fail(image, Status::Ok()) : Pull(job, generation, image);
+      image.state = State::kAwaited;
+      if (request.is_withdrawn) {
+        Fail(image, Status::Ok());
+      } else if (!request.is_shared) {
+        Pull(job, generation, image);
+      }
     } else if (request.is_withdrawn && image.node == node) {
       image.progress->is_withdrawn = true;
+      if (image.state == State::kAwaited) Fail(image, Status::Ok());
     }
+    if (request.is_shared && image.node == node) TakeShared(load, image, item);
     const bool is_to_be_held = request.is_leaving && !request.is_withdrawn && image.node == node && !image.is_not_to_be_had;
     if (is_to_be_held && image.state == State::kPulled) Hold(job, generation, image);
   }
@@ -205,13 +310,14 @@ void Carrier::Withdraw(Image& image) {
   image.record = Buffer();
   // Removing what was begun may block: the last reference goes on a worker.
   if (image.object != nullptr) core_.workers().Submit([object = std::move(image.object)] {});
+  if (image.share_of != nullptr) core_.workers().Submit([object = std::move(image.share_of)] {});
   image.object = nullptr;
 }
 
 void Carrier::Hold(Job& job, const Generation& generation, Image& image) {
   Withdraw(image);
   image.state = State::kBrought;
-  image.brought_ns = core_.clock().NowNs();
+  image.since_ns = core_.clock().NowNs();
   image.progress = std::make_shared<CarryOrder::Progress>();
   bringer_.BringFromNode(job, image.node, {generation, image.item.rank, loads_.at(generation).ranks},
                          [this, generation, rank = image.item.rank, progress = image.progress](const Status& status) {
@@ -264,7 +370,9 @@ bool Carrier::IsAwaited(const Generation& generation) const {
   if (found == loads_.end() || found->second.is_due) return false;
   const Load& load = found->second;
   if (load.planned_bytes && load.accounted_bytes < *load.planned_bytes) return true;
-  return std::ranges::any_of(load.images, [](const auto& entry) { return entry.second.state == State::kPulled; });
+  return std::ranges::any_of(load.images, [](const auto& entry) {
+    return entry.second.state == State::kPulled || entry.second.state == State::kAwaited;
+  });
 }
 
 bool Carrier::HasWritten(const Generation& generation) const {
@@ -282,12 +390,24 @@ Cargo::Written Carrier::TakeWritten(const Generation& generation) {
   load.planned_bytes.reset();  // what comes later is published by itself
   written.ranks = load.ranks;
   for (auto& [rank, image] : load.images) {
+    if (image.state == State::kAwaited) Fail(image, Status(Code::kTimeout, "its object is published"));
     if (image.state != State::kWritten) continue;
     image.state = State::kPublishing;
+    image.since_ns = core_.clock().NowNs();
+    if (image.share_of != nullptr) {
+      const CarryRequest::Item& item = image.item;
+      const ImageEntry entry{
+          rank,           item.object,    item.record_offset, item.record_bytes, item.record_crc32c, item.image_bytes,
+          item.map_bytes, item.map_crc32c};
+      written.images.push_back({nullptr, Buffer(), entry, image.share_of});
+      continue;
+    }
     const uint64_t record_bytes = image.record.size();
     const ImageEntry entry{rank, "", 0, record_bytes, image.item.record_crc32c, image.item.image_bytes};
     written.images.push_back({image.object, std::move(image.record), entry});
   }
+  // Nothing is written there from now on; nor is it removed here, where that may block.
+  if (load.shared != nullptr) core_.workers().Submit([object = std::move(load.shared)] {});
   return written;
 }
 
@@ -301,8 +421,10 @@ void Carrier::OnPublished(const Generation& generation, uint32_t rank, const Sta
   if (status.ok()) {
     image.state = State::kStored;
     ++core_.counters().images_carried;
-    if (Job* const job = core_.FindJobOf(generation)) flush_.NoteReduced(*job, generation.name, rank, *image.object);
+    Job* const job = core_.FindJobOf(generation);
+    if (job != nullptr && image.object != nullptr) flush_.NoteReduced(*job, generation.name, rank, *image.object);
     image.object = nullptr;
+    image.share_of = nullptr;
   } else {
     Fail(image, status);
   }
@@ -329,8 +451,9 @@ CarryReply Carrier::ReplyOf(const Load& load, const Waiting& waiting) const {
     reply.mark += image.progress->bytes + static_cast<uint64_t>(image.state);
     // Those before it are getting on, or nothing does.
     if (is_waiting) reply.mark += *pulled_bytes_;
+    if (GetsOn(load, image)) reply.mark += static_cast<uint64_t>(core_.clock().NowNs());
     // What is brought comes, or ends with an error, by itself.
-    if (image.state == State::kBrought) reply.mark += static_cast<uint64_t>(core_.clock().NowNs() - image.brought_ns);
+    if (image.state == State::kBrought) reply.mark += static_cast<uint64_t>(core_.clock().NowNs() - image.since_ns);
   }
   return reply;
 }
@@ -360,13 +483,15 @@ void Carrier::Tick() {
         Fail(image, Status(Code::kNotFound, "what was held of it is lost"));
       }
     }
+    LookAtBorrowers(generation, load);
     AnswerWaiting(load);
     const uint64_t bytes = load.WrittenBytes();
     if (bytes != std::exchange(load.changed_bytes, bytes)) load.changed_ns = now_ns;
-    const bool is_late = now_ns - load.changed_ns > kAwaited.count();
+    const bool is_late = now_ns - load.changed_ns > kAwaited.count() && load.borrowers.empty();
     const bool is_over = now_ns - load.asked_ns > kKept.count() && !load.IsUnderWay() && load.waiting.empty();
     ++entry;
     if (is_over) {
+      if (load.shared != nullptr) core_.workers().Submit([object = std::move(load.shared)] {});
       loads_.erase(generation);
     } else if (is_late && !load.is_due && IsAwaited(generation)) {
       LogDebug("agent", "{}: what is to come from other nodes is waited for no longer", generation.ToString());

@@ -5,6 +5,10 @@
 // a moment, and goes to another object. An image that cannot be carried goes back to its node, which then writes it itself.
 // Nothing of that survives this agent: the nodes hold their images until they hear that these are stored.
 //
+// With store.layout = posix the others write their images themselves, to shares of the object that this node lends them, and say
+// so when they are durable there (OnShare, CarryRequest::is_shared). Who does not get on with it, or is not heard any more, is
+// left out of the object.
+//
 // So many are written at once as make it faster (writer_count.h); the others wait, the oldest version first. Who has one that
 // waits is told that it gets on, as long as those before it do.
 //
@@ -50,6 +54,9 @@ class Carrier : public Cargo {
   // So many of these are that node's: those images that it has asked for, and none other.
   void Account(const Generation& generation, const std::string& node, uint64_t bytes);
   void OnCarry(Job& job, const std::string& node, const CarryRequest& request, net::Answer answer);
+  // The object that is written here of the version is to be lent to others, and to have so many bytes of this node.
+  void Share(const Generation& generation, uint64_t own_bytes);
+  void OnShare(Job& job, const ShareRequest& request, net::Answer answer);
   // An image that lies here is in the store.
   void OnImageStored(const kedge::Image& image);
   // Answers who has waited, and forgets what nobody asks for any more.
@@ -68,8 +75,8 @@ class Carrier : public Cargo {
   void OnPublished(const Generation& generation, uint32_t rank, const Status& status, bool is_complete) override;
 
  private:
-  // Of a carried image. kBrought: into slots here; kHeld: it lies there.
-  enum class State { kPulled, kBrought, kHeld, kWritten, kPublishing, kStored, kFailed };
+  // Of a carried image. kBrought: into slots here; kHeld: it lies there; kAwaited: its own node writes it to a share.
+  enum class State { kPulled, kAwaited, kBrought, kHeld, kWritten, kPublishing, kStored, kFailed };
   struct Image {
     std::string node;
     CarryRequest::Item item;
@@ -79,8 +86,9 @@ class Carrier : public Cargo {
     std::shared_ptr<FlushObject> object;
     std::shared_ptr<CarryOrder::Progress> progress;
     Buffer record;
-    bool is_not_to_be_had = false;  // here: it could not be brought
-    int64_t brought_ns = 0;         // since when it is
+    bool is_not_to_be_had = false;             // here: it could not be brought
+    int64_t since_ns = 0;                      // it is brought, or published
+    std::shared_ptr<ObjectUnderWay> share_of;  // where its own node has written it
 
     bool IsOver() const { return state == State::kHeld || state == State::kStored || state == State::kFailed; }
   };
@@ -91,6 +99,12 @@ class Carrier : public Cargo {
     net::Answer answer;
     int64_t since_ns = 0;
   };
+  struct Borrower {
+    bool is_syncing = false;
+    uint64_t written_bytes = 0;
+    int64_t asked_ns = 0;     // when it was heard last
+    int64_t progress_ns = 0;  // when it had written more than before
+  };
   // Of one version.
   struct Load {
     uint32_t ranks = 0;
@@ -98,9 +112,15 @@ class Carrier : public Cargo {
     uint64_t accounted_bytes = 0;
     std::set<std::string> accounted;  // nodes
     int64_t changed_ns = 0;           // when somebody last accounted for something, or an image got on
+    int64_t news_ns = 0;              // when somebody last accounted for something, or had written it to a share
     uint64_t changed_bytes = 0;       // written then
     std::map<uint32_t, Image> images;
     std::vector<Waiting> waiting;
+    std::shared_ptr<ObjectUnderWay> shared;     // lent to others, until it is published
+    bool has_shared = false;                    // there was one
+    std::map<std::string, Borrower> borrowers;  // nodes that write to it
+    uint64_t own_bytes = 0;                     // that this node had written there when it was looked
+    int64_t own_progress_ns = 0;                // when it had last written more
     bool is_complete = false;
     bool is_due = false;  // to be published without those that are awaited
     int64_t asked_ns = 0;
@@ -114,6 +134,11 @@ class Carrier : public Cargo {
   void LookAtWriters();
   void OnPulled(const Generation& generation, uint32_t rank, const std::shared_ptr<CarryOrder::Progress>& progress,
                 Result<Buffer> record);
+  // As its node says: it writes it still, or has written it.
+  void TakeShared(Load& load, Image& image, const CarryRequest::Item& item);
+  // Those of nodes that are not to be waited for.
+  void LeaveOut(Load& load, const std::string& node, const char* why);
+  void LookAtBorrowers(const Generation& generation, Load& load);
   void Fail(Image& image, const Status& why);
   // Nothing is written of it any more, as far as it is carried.
   void Withdraw(Image& image);
@@ -124,6 +149,8 @@ class Carrier : public Cargo {
   // It lies here, and goes to the store from here or has gone there.
   bool LooksAfter(const Generation& generation, uint32_t rank) const;
   CarryReply ReplyOf(const Load& load, const Waiting& waiting) const;
+  // An image in a share: its node writes it, others are waited for, or this node gets on.
+  bool GetsOn(const Load& load, const Image& image) const;
   // Those all of whose images are over, or who have waited long enough.
   void AnswerWaiting(Load& load);
   Load& LoadOf(const Generation& generation);

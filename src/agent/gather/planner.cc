@@ -79,8 +79,17 @@ WritePlan PlanOf(const aggregation::Line& line, const aggregation::ElectionOptio
 
 }  // namespace
 
+// How long an image is in its object is known before it is written only where nothing of it is left out.
+bool Planner::SharesObjects(const Job& job) {
+  return job.hello.keys.store_layout == StoreLayout::kPosix && Flush::WritesWhole(job);
+}
+
+bool Planner::HasLeaders(const Job& job) {
+  return job.hello.keys.store_layout == StoreLayout::kLeaders || SharesObjects(job);
+}
+
 std::optional<aggregation::Line> Planner::LineFor(const Job& job, const Generation& generation) const {
-  const bool plans = job.hello.keys.store_layout == StoreLayout::kLeaders || JobBlocks::AreWanted(job);
+  const bool plans = HasLeaders(job) || JobBlocks::AreWanted(job);
   if (!plans || !peers_.is_open()) return std::nullopt;
   if (job.members.attempt != generation.attempt) return std::nullopt;
   auto line = LineOf(job);
@@ -99,9 +108,10 @@ Planner::Scan* Planner::Find(const Job& job, const Generation& generation) {
   scan.place = aggregation::PlaceInTree(scan.self, scan.line.size());
   scan.begun_ns = core_.clock().NowNs();
   const uint32_t nodes = scan.line.size(), asked = job.hello.keys.store_leaders;
-  const uint32_t leaders = asked == 0 ? nodes : std::min(asked, nodes);
+  const uint32_t not_asked = SharesObjects(job) ? 1 : nodes;
+  const uint32_t leaders = asked == 0 ? not_asked : std::min(asked, nodes);
   scan.options = {{leaders, leaders}, job.hello.keys.store_stripe_bytes};
-  scan.has_leaders = job.hello.keys.store_layout == StoreLayout::kLeaders;
+  scan.has_leaders = HasLeaders(job);
   scan.common_most = job.hello.keys.reduce_common_most;
   scan.block_bytes = JobBlocks::AreWanted(job) ? flush_.BlockBytesOf(job) : 0;
   return &scans_.emplace(generation, std::move(scan)).first->second;

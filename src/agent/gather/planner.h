@@ -1,5 +1,6 @@
-// Who writes what of a version, for store.layout = leaders and reduce.deduplicate = job: one scan along the tree of the job's
-// nodes, after which each node knows what all of them have, and decides alone (aggregation/election.h, reduce/common_blocks.h).
+// Who writes what of a version, for store.layout = leaders or posix and reduce.deduplicate = job: one scan along the tree of the
+// job's nodes, after which each node knows what all of them have, and decides alone (aggregation/election.h,
+// reduce/common_blocks.h).
 //
 // A node tells its parent what its subtree has; the answer, which comes when the root has heard all, brings what all have and how
 // many bytes lie before the subtree. A node that does not answer leaves those above it without a plan, and all that wait for the
@@ -47,6 +48,8 @@ class Planner {
   Planner(AgentCore& core, Flush& flush, Peers& peers, Decided decided)
       : core_(core), flush_(flush), peers_(peers), decided_(std::move(decided)) {}
 
+  // Whether nodes write their images to one object together; else who has store.layout = posix has an object for each node.
+  static bool SharesObjects(const Job& job);
   // Whether the nodes plan the job's versions together.
   bool Plans(const Job& job, const Generation& generation) const { return LineFor(job, generation).has_value(); }
   // This node's place among them; nothing: it is none of them.
@@ -78,6 +81,7 @@ class Planner {
     bool is_told = false;  // the parent
     std::optional<ScanReply> answer;
   };
+  static bool HasLeaders(const Job& job);
   // Nothing: they do not.
   std::optional<aggregation::Line> LineFor(const Job& job, const Generation& generation) const;
   // Null: this node is not among those of the version's attempt.

@@ -8,6 +8,7 @@
 #include "agent/flush/publisher.h"
 #include "agent/gather/carrier.h"
 #include "agent/gather/job_blocks.h"
+#include "agent/gather/share_lender.h"
 #include "agent/gather/stagers.h"
 #include "agent/peers/peers.h"
 #include "agent/space/assignment.h"
@@ -122,8 +123,66 @@ void Shipper::Ship(const Key& key, CarryRequest request) {
   std::ranges::sort(request.images, {}, &CarryRequest::Item::rank);
   for (const CarryRequest::Item& item : request.images) flush_.Ship(*version->images.at(item.rank));
   os::KillPoint("ship-begun");
-  shipments_[key] = {std::move(request), 0, core_.clock().NowNs(), 0, {}, {}};
+  shipments_[key] = {.request = std::move(request), .heard_ns = core_.clock().NowNs()};
   Ask(key);
+}
+
+void Shipper::Borrow(const Key& key, CarryRequest request, uint64_t bytes) {
+  Version& version = *core_.FindVersion(key.first);
+  request.generation = key.first;
+  request.ranks = version.ranks;
+  request.is_shared = true;
+  std::ranges::sort(request.images, {}, &CarryRequest::Item::rank);
+  auto lender = std::make_unique<NodeLender>(peers_.LinkFor(*version.job), key.second, key.first);
+  version.borrowed = std::make_shared<ObjectUnderWay>(key.first, std::move(lender), bytes);
+  shipments_[key] = {.request = std::move(request), .heard_ns = core_.clock().NowNs(), .share = version.borrowed};
+  Ask(key);
+}
+
+void Shipper::OnShareFinished(Version& version, const std::vector<ImageEntry>& entries) {
+  const auto found = std::ranges::find_if(shipments_, [&](const auto& shipment) {
+    return shipment.first.first == version.generation && shipment.second.share == version.borrowed;
+  });
+  if (version.borrowed == nullptr || found == shipments_.end()) {
+    // The leader has gone, or has left this node out meanwhile.
+    for (const ImageEntry& entry : entries) WriteHere(version.generation, entry.rank);
+    return;
+  }
+  const auto& [key, shipment] = *found;
+  CarryRequest finished = shipment.request, withdrawn = shipment.request;
+  finished.images.clear();
+  for (const ImageEntry& entry : entries) {
+    finished.images.push_back({entry.rank, entry.record_bytes, entry.record_crc32c, entry.image_bytes, entry.object,
+                               entry.record_offset, entry.map_bytes, entry.map_crc32c});
+  }
+  const auto is_finished = [&](const CarryRequest::Item& item) {
+    return std::ranges::any_of(entries, [&](const ImageEntry& entry) { return entry.rank == item.rank; });
+  };
+  std::erase_if(withdrawn.images, is_finished);
+  if (!withdrawn.images.empty()) Withdraw(*version.job, key.second, std::move(withdrawn));
+  const Key leader = key;
+  os::KillPoint("share-told");
+  LetGo(version.generation, std::exchange(found->second.share, nullptr));
+  if (finished.images.empty()) return static_cast<void>(shipments_.erase(leader));
+  found->second.request = std::move(finished);
+  Ask(leader);
+  os::KillPoint("share-told");
+}
+
+void Shipper::LetGo(const Generation& generation, std::shared_ptr<ObjectUnderWay> share) {
+  Version* const version = core_.FindVersion(generation);
+  if (version != nullptr && version->borrowed == share) version->borrowed = nullptr;
+  core_.workers().Submit([object = std::move(share)] {});  // which may block
+}
+
+void Shipper::LookAtShares() {
+  std::vector<Key> failed;
+  for (const auto& [key, shipment] : shipments_) {
+    if (shipment.share == nullptr) continue;
+    const bool is_over = shipment.share->has_failed() || core_.FindVersion(key.first) == nullptr;
+    if (is_over) failed.push_back(key);
+  }
+  for (const Key& key : failed) TakeBack(key, "its object cannot be written from here");
 }
 
 Image* Shipper::FindToShip(Version* version, uint32_t rank) const {
@@ -152,6 +211,8 @@ void Shipper::GiveUp(const Generation& generation, const char* why) {
 void Shipper::OnDecided(const Generation& generation, const WritePlan& decided) {
   const auto plan = plans_.find(generation);
   if (plan == plans_.end()) return;
+  const Job* const job = core_.FindJobOf(generation);
+  if (job != nullptr && Planner::SharesObjects(*job)) return OnDecidedToShare(generation, decided);
   const std::string& self = core_.settings().node;
   if (decided.led_bytes) carrier_.Lead(generation, *decided.led_bytes);
   Version* const version = core_.FindVersion(generation);
@@ -181,6 +242,42 @@ void Shipper::OnDecided(const Generation& generation, const WritePlan& decided) 
   core_.Nudge();
 }
 
+void Shipper::OnDecidedToShare(const Generation& generation, const WritePlan& decided) {
+  const auto plan = plans_.extract(generation);
+  const std::string& self = core_.settings().node;
+  Version* const version = core_.FindVersion(generation);
+  CarryRequest request;
+  uint64_t bytes = 0;
+  for (const auto& [rank, offered] : plan.mapped().images) {
+    const Image* const image = FindToShip(version, rank);
+    if (image == nullptr) continue;
+    request.images.push_back(ItemOf(*image));
+    bytes += flush_.RoomFor(*image);
+  }
+  if (decided.led_bytes) {
+    carrier_.Lead(generation, *decided.led_bytes);
+    carrier_.Share(generation, bytes);
+  }
+  const std::string leader = decided.led_bytes || decided.runs.empty() ? self : decided.runs.front().node;
+  std::map<std::string, uint64_t> accounted;
+  for (const WritePlan::Run& run : decided.runs) accounted[run.node] += run.bytes;
+  for (const auto& [node, planned_bytes] : accounted) {
+    CarryRequest told;
+    if (node == leader && leader != self) told = std::move(request);
+    told.accounted_bytes = planned_bytes;
+    if (node == self) {
+      carrier_.Account(generation, self, planned_bytes);
+    } else if (told.images.empty() || bytes < version->job->store->store().share_bytes_min()) {
+      Ship({generation, node}, std::move(told));
+    } else {
+      Borrow({generation, node}, std::move(told), bytes);
+    }
+  }
+  os::KillPoint("ship-decided");
+  if (version != nullptr) flush_.WriteHere(*version);
+  core_.Nudge();
+}
+
 Image* Shipper::FindShipped(const Generation& generation, uint32_t rank) const {
   Version* const version = core_.FindVersion(generation);
   if (version == nullptr) return nullptr;
@@ -202,8 +299,16 @@ void Shipper::Ask(const Key& key) {
   const SourcePace* const pace = PaceOf(job->key());
   shipment.request.rate = pace == nullptr ? 0 : pace->rate();
   shipment.request.is_leaving = is_leaving_ && Stagers::HasThem(*job);
+  if (shipment.share != nullptr) {
+    shipment.request.written_bytes = shipment.share->written_bytes();
+    shipment.request.is_syncing = shipment.share->is_closed();
+  }
+  shipment.asked = ++last_question_;
   peers_.Call(*job, key.second, PeerKind::kCarry, Encode(shipment.request), kCarryTimeout,
-              [this, key](const Result<Buffer>& answer) {
+              [this, key, asked = shipment.asked](const Result<Buffer>& answer) {
+                // It was asked again meanwhile, of other images.
+                const auto found = shipments_.find(key);
+                if (found == shipments_.end() || found->second.asked != asked) return;
                 OnAnswer(key, answer.ok() ? DecodeCarryReply(*answer) : Result<CarryReply>(answer.status()));
               });
 }
@@ -226,6 +331,7 @@ void Shipper::OnAnswer(const Key& key, const Result<CarryReply>& answer) {
   if (answer->mark != std::exchange(shipment.mark, answer->mark)) shipment.heard_ns = now_ns;
   std::vector<CarryRequest::Item> left;
   std::set<uint32_t> stored, failed;
+  bool is_refused = false;
   shipment.request.held = 0;
   shipment.waiting.clear();
   for (size_t i = 0; i < images.size(); ++i) {
@@ -245,6 +351,7 @@ void Shipper::OnAnswer(const Key& key, const Result<CarryReply>& answer) {
         LogWarning("agent", "{} rank {} is written from this node, because node {} could not: {}", key.first.ToString(),
                    images[i].rank, key.second, answer->images[i].why);
         failed.insert(images[i].rank);
+        is_refused = is_refused || images[i].object.empty();
         break;
     }
   }
@@ -260,6 +367,8 @@ void Shipper::OnAnswer(const Key& key, const Result<CarryReply>& answer) {
   }
   if (!stored.empty()) os::KillPoint("ship-stored");
   for (const uint32_t rank : failed) WriteHere(key.first, rank);
+  // Of a share that is not finished yet.
+  if (is_refused && shipment.share != nullptr) return TakeBack(key, "it leaves this node out");
   if (is_stuck) return TakeBack(key, "it does not get on");
   images.empty() ? static_cast<void>(shipments_.erase(found)) : Ask(key);
 }
@@ -268,6 +377,10 @@ void Shipper::TakeBack(const Key& key, const std::string& why) {
   const auto shipment = shipments_.extract(key);
   CarryRequest request = shipment.mapped().request;
   std::erase_if(request.images, [&](const auto& item) { return shipment.mapped().given_back.contains(item.rank); });
+  if (shipment.mapped().share != nullptr) {
+    shipment.mapped().share->GiveUp(Status(Code::kFailedPrecondition, why));
+    LetGo(key.first, std::move(shipment.mapped().share));
+  }
   if (request.images.empty()) return;
   LogWarning("agent", "{}: {} images are written from this node, because node {} does not write them: {}", key.first.ToString(),
              request.images.size(), key.second, why);
@@ -320,6 +433,7 @@ void Shipper::Tick() {
     for (const auto& [key, shipment] : shipments_) shipped.push_back(key);
     for (const Key& key : shipped) TakeBackWaiting(key);
   }
+  LookAtShares();
   std::erase_if(plans_, [&](const auto& entry) { return core_.FindVersion(entry.first) == nullptr; });
   planner_.Tick();
   job_blocks_.Tick();

@@ -7,6 +7,10 @@
 // no harm: the version has the image of each rank once. While a client needs a slot that a flush would free, nothing waits, here
 // or there.
 //
+// With store.layout = posix the leader only lends its object: each node writes its images there itself, tells the leader so when
+// they are durable, and asks on until they are published. A node whose share would be less than the store is good for ships its
+// images instead. Whoever cannot write there, or is not heard in time, writes objects of its own.
+//
 // With staging.folder a staging agent writes all images of this node (stagers.h), whatever the layout; there is no plan then.
 // When this node is to leave, the staging agent brings its images into slots of its own first, and says that it holds them: from
 // then on it owes them to the store, and this node may go. As long as this one is there, it asks on, and writes what gets lost.
@@ -49,6 +53,8 @@ class Shipper {
   void OnScan(Job& job, const std::string& node, const ScanRequest& request, std::function<void(Result<Buffer>)> answer) {
     planner_.OnScan(job, node, request, std::move(answer));
   }
+  // Images of the version are durable in the share of another node's object; they are shipped.
+  void OnShareFinished(Version& version, const std::vector<ImageEntry>& entries);
   // This node is to leave: a staging agent takes over what it has been given to write, and need not have written it.
   void HandOver() { is_leaving_ = true; }
   // Some times a second.
@@ -68,10 +74,12 @@ class Shipper {
   struct Shipment {
     CarryRequest request;
     uint64_t mark = 0;
-    int64_t heard_ns = 0;           // when it got on last
-    int failures = 0;               // to reach it, one after the other
-    std::set<uint32_t> waiting;     // ranks whose images it has not begun, as it said last
-    std::set<uint32_t> given_back;  // that are written from here, for want of room
+    int64_t heard_ns = 0;                             // when it got on last
+    int failures = 0;                                 // to reach it, one after the other
+    std::set<uint32_t> waiting = {};                  // ranks whose images it has not begun, as it said last
+    std::set<uint32_t> given_back = {};               // that are written from here, for want of room
+    std::shared_ptr<ObjectUnderWay> share = nullptr;  // in which this node writes them; null: it has, or the leader does
+    uint64_t asked = 0;                               // the number of the last question
   };
   // How the application of a job gets on beside what staging agents read.
   struct Source {
@@ -89,6 +97,13 @@ class Shipper {
   // All images of the version go to that staging agent.
   void OnStager(const Generation& generation, const Result<std::string>& node);
   void Ship(const Key& key, CarryRequest request);
+  // In the leader's object, from here.
+  void Borrow(const Key& key, CarryRequest request, uint64_t bytes);
+  // All that the plan has of this node goes to the object of one leader.
+  void OnDecidedToShare(const Generation& generation, const WritePlan& decided);
+  void LetGo(const Generation& generation, std::shared_ptr<ObjectUnderWay> share);
+  // A share that has failed is worth nothing to the leader.
+  void LookAtShares();
   Image* FindToShip(Version* version, uint32_t rank) const;
   Image* FindShipped(const Generation& generation, uint32_t rank) const;
   // A leader does not.
@@ -114,6 +129,7 @@ class Shipper {
   bool is_room_wanted_ = false;  // by a rank, at the last tick
   bool is_leaving_ = false;
   std::map<Key, Shipment> shipments_;
+  uint64_t last_question_ = 0;
   std::map<JobKey, Source> sources_;
 };
 

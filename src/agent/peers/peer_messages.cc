@@ -10,6 +10,10 @@
 namespace kedge {
 namespace {
 
+// Of a temporary object, which a store may have made of other stores' handles.
+constexpr size_t kHandleBytesMax = 4096;
+constexpr uint64_t kShareEndMax = uint64_t{1} << 62;
+
 class Writer {
  public:
   static constexpr bool kReads = false;
@@ -248,9 +252,10 @@ KEDGE_FIELDS(ScanReply) {
 }
 KEDGE_FIELDS(CarryRequest) {
   walk(m.generation), walk(m.ranks, kRanksMax), walk(m.is_withdrawn), walk(m.is_leaving), walk(m.held, kRanksMax);
-  walk(m.accounted_bytes), walk(m.rate);
-  walk.List(m.images, 7, [&](auto& image) {
+  walk(m.accounted_bytes), walk(m.rate), walk(m.is_shared), walk(m.written_bytes), walk(m.is_syncing);
+  walk.List(m.images, 14, [&](auto& image) {
     walk(image.rank, kRanksMax), walk(image.record_bytes), walk.U32(image.record_crc32c), walk(image.image_bytes);
+    walk(image.object, kObjectKeyBytesMax), walk(image.record_offset), walk(image.map_bytes), walk.U32(image.map_crc32c);
   });
   const auto rank = [](const auto& image) { return image.rank; };
   walk.Check([&] { return std::ranges::adjacent_find(m.images, std::greater_equal<>(), rank) == m.images.end(); },
@@ -262,6 +267,13 @@ KEDGE_FIELDS(CarryReply) {
   const auto is_known = [](const auto& image) { return image.state <= CarryState::kWaiting; };
   walk.Check([&] { return std::ranges::all_of(m.images, is_known); }, "no such state");
   walk(m.is_complete), walk(m.mark);
+}
+KEDGE_FIELDS(ShareRequest) {
+  walk(m.generation), walk(m.bytes);
+}
+KEDGE_FIELDS(ShareReply) {
+  walk(m.object, kObjectKeyBytesMax), walk(m.handle, kHandleBytesMax), walk(m.begin), walk(m.bytes);
+  walk.Check([&] { return m.bytes <= kShareEndMax && m.begin <= kShareEndMax - m.bytes; }, "a share beyond any object");
 }
 KEDGE_FIELDS(PauseNotice) {
   walk(m.store_id), walk(m.job, kNameBytesMax), walk(m.milliseconds);
@@ -334,6 +346,8 @@ KEDGE_MESSAGE(ScanRequest, "scan of a version")
 KEDGE_MESSAGE(ScanReply, "answer to a scan")
 KEDGE_MESSAGE(CarryRequest, "request to carry images")
 KEDGE_MESSAGE(CarryReply, "answer on carried images")
+KEDGE_MESSAGE(ShareRequest, "request for a share of an object")
+KEDGE_MESSAGE(ShareReply, "share of an object")
 KEDGE_MESSAGE(PauseNotice, "word of a pause")
 KEDGE_MESSAGE(LocalPromise, "promise of a version")
 KEDGE_MESSAGE(LocalReply, "answer to a promise")

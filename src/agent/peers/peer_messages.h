@@ -48,6 +48,7 @@ enum class PeerKind : uint16_t {
   kEnlist,
   kCompleted,
   kPause,
+  kShare,
 };
 
 inline constexpr net::MeasureKinds kMeasureKinds{static_cast<uint16_t>(PeerKind::kEcho),
@@ -228,9 +229,17 @@ struct CarryRequest {
     uint64_t record_bytes = 0;
     uint32_t record_crc32c = 0;  // of the encoded image record
     uint64_t image_bytes = 0;
+    // With is_shared, when it is durable there: in which object, and where in it. Empty: it is not yet.
+    std::string object = {};
+    uint64_t record_offset = 0;
+    uint64_t map_bytes = 0;
+    uint32_t map_crc32c = 0;
   };
   Generation generation;
   uint32_t ranks = 0;
+  bool is_shared = false;        // the one that asks writes them itself, to the object of the one that is asked (ShareRequest)
+  uint64_t written_bytes = 0;    // of these, so far
+  bool is_syncing = false;       // it has written all, and makes it durable
   bool is_withdrawn = false;     // they are wanted no more
   bool is_leaving = false;       // the one that asks leaves as soon as the other holds them
   uint32_t held = 0;             // of these, it has heard of so many that they are held
@@ -249,6 +258,18 @@ struct CarryReply {
   std::vector<Item> images;  // as asked for
   bool is_complete = false;  // the version, in the store
   uint64_t mark = 0;         // grows while they get on
+};
+
+// Room in the object that the node which is asked writes of the version, for the one that asks (tables/object_under_way.h).
+struct ShareRequest {
+  Generation generation;
+  uint64_t bytes = 0;
+};
+struct ShareReply {
+  std::string object;  // its name, as part records have it
+  std::string handle;
+  uint64_t begin = 0;
+  uint64_t bytes = 0;
 };
 
 // The application of who says so communicates: its images are not to be read for so long. 0: they may be again. Answered empty.
@@ -270,11 +291,15 @@ Buffer Encode(const ScanRequest& message);
 Buffer Encode(const ScanReply& message);
 Buffer Encode(const CarryRequest& message);
 Buffer Encode(const CarryReply& message);
+Buffer Encode(const ShareRequest& message);
+Buffer Encode(const ShareReply& message);
 Buffer Encode(const PauseNotice& message);
 Result<ScanRequest> DecodeScanRequest(ByteSpan body);
 Result<ScanReply> DecodeScanReply(ByteSpan body);
 Result<CarryRequest> DecodeCarryRequest(ByteSpan body);
 Result<CarryReply> DecodeCarryReply(ByteSpan body);
+Result<ShareRequest> DecodeShareRequest(ByteSpan body);
+Result<ShareReply> DecodeShareReply(ByteSpan body);
 Result<PauseNotice> DecodePauseNotice(ByteSpan body);
 
 Buffer Encode(const LocalPromise& message);

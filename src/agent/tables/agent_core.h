@@ -32,7 +32,7 @@ struct AgentCounters {
   uint64_t images_captured = 0;
   uint64_t bytes_captured = 0;
   uint64_t images_stored = 0;
-  uint64_t images_shipped = 0;     // of these, those that another node wrote
+  uint64_t images_shipped = 0;     // of these, those that another node published
   uint64_t images_taken_back = 0;  // that another node was to write, and did not
   uint64_t images_carried = 0;     // of other nodes
   uint64_t bytes_flushed = 0;
@@ -129,6 +129,8 @@ struct AgentEvents {
   std::function<void(const Version&)> set_changed;
   // The image is in the store.
   std::function<void(const Image&)> image_stored;
+  // Images of the version are durable in another node's object, which is to be published there: they are shipped from now on.
+  std::function<void(Version&, const std::vector<ImageEntry>&)> share_finished;
   // The rank's image is to be brought here from other nodes: this node has none, or a bad one. Answered once.
   std::function<void(Job&, const Generation&, uint32_t rank, const BringOptions&, std::function<void(Status)>)> image_missed;
   // This node has found the version complete in the store, or has made it so.

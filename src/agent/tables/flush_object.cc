@@ -295,7 +295,7 @@ Result<PieceWritten> FlushObject::WriteReduced(ByteSpan bytes, const PieceSource
 
 // As they are: runs of blocks, new ones and others in turn; what is not written is summed all the same.
 Status FlushObject::WriteNew(ByteSpan bytes, reduce::ReducedPiece* piece, PieceWritten* written) {
-  const uint64_t room = object_->TakeRoom(piece->new_bytes);
+  KEDGE_ASSIGN_OR_RETURN(const uint64_t room, object_->TakeRoom(piece->new_bytes));
   const Stopwatch writing;
   for (size_t at = 0, i = 0; i < piece->blocks.size();) {
     const bool is_new = piece->blocks[i].IsNew();
@@ -346,7 +346,7 @@ Status FlushObject::WriteCompressed(ByteSpan bytes, const reduce::CodecSettings&
     if (used == 0) continue;
     const size_t rounded = AlignChunkOffset(used);
     std::memset(buffer + used, 0, rounded - used);
-    const uint64_t room = object_->TakeRoom(rounded);
+    KEDGE_ASSIGN_OR_RETURN(const uint64_t room, object_->TakeRoom(rounded));
     {
       const std::lock_guard lock(mutex_);
       reduced_.as.viability.Note(compressed);
@@ -389,7 +389,7 @@ Status FlushObject::WriteRecords(ByteSpan record, const reduce::Lenders& lenders
     const std::lock_guard lock(mutex_);
     KEDGE_ASSIGN_OR_RETURN(const BlockMap map, reduction_->Finish(image, lenders));
     Encode(map, &records);
-    entry->record_offset = object->TakeRoom(records.size());
+    KEDGE_ASSIGN_OR_RETURN(entry->record_offset, object->TakeRoom(records.size()));
     entry->map_bytes = records.size() - record.size();
     entry->map_crc32c = crc32c::Compute(&records[record.size()], entry->map_bytes);
     for (const SharedObject& other : map.objects) {

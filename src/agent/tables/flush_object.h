@@ -160,6 +160,8 @@ class FlushObject {
   // there.
   Status WriteRecords(ByteSpan record, const reduce::Lenders& lenders, ImageEntry* entry, std::set<std::string>* references,
                       LeansOn* leans_on);
+  // It lies in an object of another node's (object_under_way.h).
+  bool is_borrowed() const { return object_->is_borrowed(); }
   // Begins the object when no piece has.
   Result<ObjectUnderWay*> Object();
   // The objects of several nodes' blocks (CommonBlocks) in which blocks of it lie, that it is published after.

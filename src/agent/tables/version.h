@@ -69,6 +69,8 @@ struct Version {
   CommonWait common_wait;
   // Whether this node writes its images; kAwaited: the nodes of the job are about to agree (gather/shipper.h).
   enum class Writers : uint8_t { kHere, kAwaited } writers = Writers::kHere;
+  // Of another node's object, in which this one writes its images (store.layout = posix).
+  std::shared_ptr<ObjectUnderWay> borrowed;
   bool has_published = false;  // images of it, from here
   bool probing = false;        // a look into the store is under way
   bool went_through = false;   // images that are gone had chunks in the store for want of room here

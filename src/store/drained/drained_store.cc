@@ -42,6 +42,7 @@ class Writer final : public ObjectWriter {
   Status WriteAt(uint64_t offset, ByteSpan bytes) override { return Noted(inner_->WriteAt(offset, bytes)); }
   bool is_buffered() const override { return inner_->is_buffered(); }
   Status FlushHint(uint64_t offset, uint64_t bytes, bool wait) override { return Noted(inner_->FlushHint(offset, bytes, wait)); }
+  uint64_t NextBorder(uint64_t offset) const override { return inner_->NextBorder(offset); }
   Status Commit() override { return Noted(inner_->Commit()); }
   Status Abandon() override { return inner_->Abandon(); }
   const std::string& handle() const override { return handle_; }

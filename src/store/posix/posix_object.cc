@@ -13,6 +13,28 @@ bool IsAligned(uint64_t number) {
   return number % os::kDirectAlignmentBytes == 0;
 }
 
+// `direct` is the same file with O_DIRECT, or null.
+Status WriteToEither(os::File& file, os::File* direct, uint64_t offset, ByteSpan bytes) {
+  if (direct != nullptr && IsAligned(offset) && IsAligned(reinterpret_cast<uintptr_t>(bytes.data()))) {
+    // Whole blocks; a short write of O_DIRECT ends on one, too.
+    const size_t whole = bytes.size() / os::kDirectAlignmentBytes * os::kDirectAlignmentBytes;
+    const Status written = os::WriteAll(*direct, bytes.data(), whole, offset);
+    // A file system may open a file with O_DIRECT and ask for a greater alignment, or refuse each write.
+    if (written.code() != Code::kInvalidArgument) {
+      KEDGE_RETURN_IF_ERROR(written);
+      bytes = bytes.subspan(whole);
+      offset += whole;
+    }
+  }
+  return os::WriteAll(file, bytes.data(), bytes.size(), offset);
+}
+
+// Where the file system cannot, fsync does it all. Any other error is one of write-back, and the bytes may be lost.
+Status BeginWriteBack(os::File& file, uint64_t offset, uint64_t bytes, os::SyncRange how) {
+  const Status status = file.SyncFileRange(offset, bytes, how);
+  return status.code() == Code::kUnsupported || status.code() == Code::kInvalidArgument ? Status::Ok() : status;
+}
+
 }  // namespace
 
 Status PosixObjectWriter::Remember(const Status& written) {
@@ -25,18 +47,11 @@ Status PosixObjectWriter::Remember(const Status& written) {
 }
 
 Status PosixObjectWriter::WriteAt(uint64_t offset, ByteSpan bytes) {
-  if (direct_ != nullptr && IsAligned(offset) && IsAligned(reinterpret_cast<uintptr_t>(bytes.data()))) {
-    // Whole blocks; a short write of O_DIRECT ends on one, too.
-    const size_t whole = bytes.size() / os::kDirectAlignmentBytes * os::kDirectAlignmentBytes;
-    const Status written = os::WriteAll(*direct_, bytes.data(), whole, offset);
-    // A file system may open a file with O_DIRECT and ask for a greater alignment, or refuse each write.
-    if (written.code() != Code::kInvalidArgument) {
-      KEDGE_RETURN_IF_ERROR(Remember(written));
-      bytes = bytes.subspan(whole);
-      offset += whole;
-    }
-  }
-  return Remember(os::WriteAll(*file_, bytes.data(), bytes.size(), offset));
+  return Remember(WriteToEither(*file_, direct_.get(), offset, bytes));
+}
+
+uint64_t PosixObjectWriter::NextBorder(uint64_t offset) const {
+  return (offset + place_.border_bytes - 1) / place_.border_bytes * place_.border_bytes;
 }
 
 Status PosixObjectWriter::CloseFiles() {
@@ -46,10 +61,7 @@ Status PosixObjectWriter::CloseFiles() {
 }
 
 Status PosixObjectWriter::FlushHint(uint64_t offset, uint64_t bytes, bool wait) {
-  const Status status = file_->SyncFileRange(offset, bytes, wait ? os::SyncRange::kStartAndWait : os::SyncRange::kStart);
-  // Where the file system cannot, fsync does it all. Any other error is one of write-back, and the bytes may be lost.
-  if (status.code() == Code::kUnsupported || status.code() == Code::kInvalidArgument) return Status::Ok();
-  return Remember(status);
+  return Remember(BeginWriteBack(*file_, offset, bytes, wait ? os::SyncRange::kStartAndWait : os::SyncRange::kStart));
 }
 
 Status PosixObjectWriter::BeginCommit() {
@@ -107,13 +119,19 @@ Status PosixObjectWriter::Abandon() {
   return os::UnlinkIfPresent(fs_, place_.temporary_path);
 }
 
+Status PosixObjectContributor::Remember(const Status& written) {
+  if (written.ok()) return written;
+  const std::lock_guard lock(mutex_);
+  if (failure_.ok()) failure_ = written;
+  return written;
+}
+
 Status PosixObjectContributor::WriteAt(uint64_t offset, ByteSpan bytes) {
-  const Status status = os::WriteAll(*file_, bytes.data(), bytes.size(), offset);
-  if (!status.ok()) {
-    const std::lock_guard lock(mutex_);
-    if (failure_.ok()) failure_ = status;
-  }
-  return status;
+  return Remember(WriteToEither(*file_, direct_.get(), offset, bytes));
+}
+
+Status PosixObjectContributor::FlushHint(uint64_t offset, uint64_t bytes) {
+  return Remember(BeginWriteBack(*file_, offset, bytes, os::SyncRange::kStart));
 }
 
 Status PosixObjectContributor::Finish() {
@@ -123,8 +141,11 @@ Status PosixObjectContributor::Finish() {
     status = failure_;
   }
   if (status.ok()) status = file_->Fsync();
-  const Status closed = file_->Close();
-  return status.ok() ? closed : status;
+  for (os::File* const file : {direct_.get(), file_.get()}) {
+    const Status closed = file == nullptr ? Status::Ok() : file->Close();
+    if (status.ok()) status = closed;
+  }
+  return status;
 }
 
 Status PosixObjectReader::ReadAt(uint64_t offset, std::span<std::byte> out) {

@@ -18,6 +18,7 @@ class PosixObjectWriter final : public ObjectWriter {
     std::string path;            // where it is to appear
     std::string handle;          // the temporary's name, relative to the store
     std::string temporary_path;  // where it lies now
+    uint64_t border_bytes = kSharedBlockBytes;
   };
   // `store` must outlive it; Commit goes through its Publish. `direct` is the same file with O_DIRECT, or null: it
   // takes what is aligned in memory and file, past the page cache.
@@ -28,6 +29,7 @@ class PosixObjectWriter final : public ObjectWriter {
   Status WriteAt(uint64_t offset, ByteSpan bytes) override;
   bool is_buffered() const override { return direct_ == nullptr; }
   Status FlushHint(uint64_t offset, uint64_t bytes, bool wait) override;
+  uint64_t NextBorder(uint64_t offset) const override;
   Status Commit() override;
   Status Abandon() override;
   const std::string& handle() const override { return place_.handle; }
@@ -65,12 +67,19 @@ class PosixObjectWriter final : public ObjectWriter {
 
 class PosixObjectContributor final : public ObjectContributor {
  public:
-  explicit PosixObjectContributor(std::unique_ptr<os::File> file) : file_(std::move(file)) {}
+  // As PosixObjectWriter's.
+  PosixObjectContributor(std::unique_ptr<os::File> file, std::unique_ptr<os::File> direct)
+      : file_(std::move(file)), direct_(std::move(direct)) {}
   Status WriteAt(uint64_t offset, ByteSpan bytes) override;
+  bool is_buffered() const override { return direct_ == nullptr; }
+  Status FlushHint(uint64_t offset, uint64_t bytes) override;
   Status Finish() override;
 
  private:
+  Status Remember(const Status& written);
+
   std::unique_ptr<os::File> file_;
+  std::unique_ptr<os::File> direct_;  // or null
   std::mutex mutex_;
   Status failure_;  // guarded by mutex_
 };

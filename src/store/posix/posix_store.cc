@@ -81,6 +81,7 @@ class PosixStore final : public Store {
   // Syncs what is begun of these objects, with their folders and the draft, in one step; not ok: nothing of the object stays.
   void SyncRound(RecordDraft* draft, std::span<ObjectWriter* const> writers, std::vector<Status>* statuses);
   // `expected_bytes` 0: unknown.
+  std::unique_ptr<os::File> OpenDirect(const std::string& path);
   std::unique_ptr<ObjectWriter> MakeWriter(std::unique_ptr<os::File> file, PosixObjectWriter::Place place,
                                            uint64_t expected_bytes);
   // Objects that are made in the folder lie on as many targets as they are to, where the file system has any.
@@ -201,14 +202,18 @@ void PosixStore::Stripe(const std::string& folder) {
   if (options_.stripes_refused) options_.stripes_refused(set);
 }
 
+// Null where the file system has no such files: everything goes through the page cache then.
+std::unique_ptr<os::File> PosixStore::OpenDirect(const std::string& path) {
+  if (!options_.direct) return nullptr;
+  Result<std::unique_ptr<os::File>> opened = fs_.Open(path, os::OpenFlags::kWrite | os::OpenFlags::kDirect);
+  return opened.ok() ? std::move(*opened) : nullptr;
+}
+
 std::unique_ptr<ObjectWriter> PosixStore::MakeWriter(std::unique_ptr<os::File> file, PosixObjectWriter::Place place,
                                                      uint64_t expected_bytes) {
-  std::unique_ptr<os::File> direct;
-  if (options_.direct && (expected_bytes == 0 || expected_bytes >= kDirectBytesMin)) {
-    Result<std::unique_ptr<os::File>> opened = fs_.Open(place.temporary_path, os::OpenFlags::kWrite | os::OpenFlags::kDirect);
-    // Where the file system has none, everything goes through the page cache.
-    if (opened.ok()) direct = std::move(*opened);
-  }
+  const bool is_large = expected_bytes == 0 || expected_bytes >= kDirectBytesMin;
+  std::unique_ptr<os::File> direct = is_large ? OpenDirect(place.temporary_path) : nullptr;
+  if (options_.stripe_targets > 0 && options_.stripe_bytes > 0 && !cannot_stripe_) place.border_bytes = options_.stripe_bytes;
   return std::make_unique<PosixObjectWriter>(*this, fs_, std::move(file), std::move(direct), std::move(place));
 }
 
@@ -227,7 +232,7 @@ Result<std::unique_ptr<ObjectContributor>> PosixStore::JoinObject(const std::str
   KEDGE_ASSIGN_OR_RETURN(const std::string temporary, PathOfTemporary(handle));
   const auto flags = os::OpenFlags::kReadWrite | os::OpenFlags::kNoFollow;
   KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<os::File> file, fs_.Open(temporary, flags));
-  return std::unique_ptr<ObjectContributor>(std::make_unique<PosixObjectContributor>(std::move(file)));
+  return std::unique_ptr<ObjectContributor>(std::make_unique<PosixObjectContributor>(std::move(file), OpenDirect(temporary)));
 }
 
 std::vector<Status> PosixStore::PublishBeside(RecordDraft* draft, std::span<ObjectWriter* const> writers) {

@@ -81,6 +81,7 @@ class S3ObjectWriter final : public ObjectWriter {
   bool is_buffered() const override { return true; }
   // Parts go when they are whole; there is nothing else to carry. With `wait` all that went has arrived.
   Status FlushHint(uint64_t offset, uint64_t bytes, bool wait) override;
+  uint64_t NextBorder(uint64_t offset) const override { return parts_.layout().NextBorder(offset); }
   Status Commit() override;
   Status Abandon() override;
   const std::string& handle() const override { return place_.handle; }
@@ -116,6 +117,7 @@ class S3ObjectContributor final : public ObjectContributor {
   S3ObjectContributor(Bucket& bucket, BytesInFlight& memory, const Upload& upload)
       : upload_(upload), parts_(bucket, memory, upload.part_bytes) {}
   Status WriteAt(uint64_t offset, ByteSpan bytes) override;
+  uint64_t NextBorder(uint64_t offset) const override { return parts_.layout().NextBorder(offset); }
   Status Finish() override;
 
  private:

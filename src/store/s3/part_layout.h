@@ -37,6 +37,8 @@ class PartLayout {
     return begin + BytesOf(first) * (number - first);
   }
   uint64_t EndOf(uint32_t number) const { return BeginOf(number) + BytesOf(number); }
+  // The first beginning of a part that is not before `offset`.
+  uint64_t NextBorder(uint64_t offset) const { return offset == 0 ? 0 : EndOf(NumberOf(offset - 1)); }
 
  private:
   static constexpr uint32_t kPartsOfASize = 1000;

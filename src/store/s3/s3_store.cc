@@ -53,6 +53,8 @@ class S3Store final : public Store {
                                                      uint64_t expected_bytes) override;
   Result<std::unique_ptr<ObjectWriter>> AdoptObject(const std::string& key, const std::string& handle) override;
   Result<std::unique_ptr<ObjectContributor>> JoinObject(const std::string& handle) override;
+  // Its last part goes whole, with zeros behind its bytes.
+  uint64_t share_bytes_min() const override { return bucket_.location().part_bytes; }
   std::vector<Status> Publish(std::span<ObjectWriter* const> writers) override;
   Result<std::unique_ptr<ObjectReader>> OpenObject(const std::string& key) override;
 

@@ -192,6 +192,34 @@ TEST_P(StoreConformance, AnotherProcessContributes) {
   EXPECT_TRUE(Content("f/object") == own + "client");
 }
 
+// A share is a run between borders; one of which nothing was written reads as zeros.
+TEST_P(StoreConformance, ManyProcessesWriteSharesOfAnObject) {
+  auto writer = store_.CreateObject("f/object", kAgent, 0);
+  ASSERT_TRUE(writer.ok());
+  std::vector<uint64_t> borders = {0};
+  while (borders.size() < 4) borders.push_back((*writer)->NextBorder(borders.back() + 1));
+  EXPECT_EQ((*writer)->NextBorder(0), 0u);
+  EXPECT_EQ((*writer)->NextBorder(borders[2]), borders[2]);
+  const auto share = [&](size_t number) {
+    return std::string(borders[number + 1] - borders[number], static_cast<char>('a' + number));
+  };
+  const std::unique_ptr<Store> others[] = {ground_->OtherProcess(), ground_->OtherProcess()};
+  {
+    auto second = others[0]->JoinObject((*writer)->handle());
+    auto last = others[1]->JoinObject((*writer)->handle());
+    ASSERT_TRUE(second.ok() && last.ok()) << second.status().ToString() << last.status().ToString();
+    EXPECT_EQ((*last)->NextBorder(borders[1] + 1), borders[2]);
+    ASSERT_TRUE((*last)->WriteAt(borders[3], AsBytes("end")).ok());
+    ASSERT_TRUE((*last)->FlushHint(borders[3], 3).ok());
+    ASSERT_TRUE((*second)->WriteAt(borders[1], AsBytes(share(1))).ok());
+    ASSERT_TRUE((*last)->Finish().ok());
+    ASSERT_TRUE((*second)->Finish().ok());
+  }
+  ASSERT_TRUE((*writer)->WriteAt(0, AsBytes(share(0))).ok());
+  ASSERT_TRUE(Committed(**writer));
+  EXPECT_TRUE(Content("f/object") == share(0) + share(1) + std::string(share(2).size(), '\0') + "end");
+}
+
 TEST_P(StoreConformance, ASuccessorGoesOnWithAnObject) {
   std::string handle;
   {

@@ -1,0 +1,64 @@
+// The fixture of the tests of few large objects: four virtual nodes, and what their versions are in a folder as a store.
+#pragma once
+
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "store/keys.h"
+#include "store/posix/posix_store.h"
+#include "store/verify.h"
+#include "store/versions.h"
+#include "tests/protect/protect_fixture.h"
+
+namespace kedge::testing {
+
+using namespace std::chrono_literals;
+namespace files = std::filesystem;
+
+class LeadersTest : public ProtectTest {
+ protected:
+  // Of an attempt that took its versions one after the other.
+  Generation At(int64_t version) const { return {catalog().id(), "nodes", "p", version, 1, static_cast<uint32_t>(version)}; }
+  const Catalog& catalog() const {
+    if (!catalog_) catalog_ = Catalog::Open(*store_, {"test", 0, "test"}).value();
+    return *catalog_;
+  }
+  // Names of the version's objects, and what else lies with them.
+  std::set<std::string> Data(int64_t version) const {
+    std::set<std::string> found;
+    std::error_code gone;
+    for (const auto& entry : files::directory_iterator(nodes_.Store() + "/" + keys::ObjectsFolder(At(version)), gone)) {
+      found.insert(entry.path().filename());
+    }
+    return found;
+  }
+  void ExpectObjects(int64_t version, size_t objects) const {
+    const std::set<std::string> data = Data(version);
+    EXPECT_EQ(data.size(), objects);
+    for (const std::string& name : data) EXPECT_TRUE(keys::IsNodeObject("data/" + name)) << name;
+  }
+  // Takes versions 1 to `last` with these keys, all to the store.
+  void TakeStored(const std::vector<int>& places, const std::string& keys, int64_t last = 1) {
+    Take(places, keys, last, KEDGE_LEVEL_STORE);
+  }
+  // From the store alone: nothing is left of the nodes.
+  void ExpectStored(const std::vector<int>& places, int64_t version) {
+    for (int node = 0; node < 4; ++node) {
+      if (nodes_.KillAgent(node)) nodes_.DeleteFiles(node);
+    }
+    EXPECT_GT(ExpectRestart(places, "", version), 0u);
+  }
+
+  const std::unique_ptr<Store> store_ = MakePosixStore(os::SystemFileSystem(), {nodes_.Store(), 0600, 0700, false});
+  mutable std::optional<Catalog> catalog_;
+  const std::vector<int> eight_ = {0, 0, 1, 1, 2, 2, 3, 3};
+};
+
+}  // namespace kedge::testing
