@@ -3,7 +3,19 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 
+#include <algorithm>
+
+#include "base/clock.h"
+
 namespace kedge::net {
+namespace {
+
+// With each question the provider connects anew to a port at which nobody listens: at first it is asked at once, since the
+// connection is on its way, and then less and less often.
+constexpr Duration kRepostPauseMin = std::chrono::microseconds(10);
+constexpr Duration kRepostPauseMax = std::chrono::milliseconds(20);
+
+}  // namespace
 
 Channel::Channel(std::unique_ptr<Endpoint> endpoint, fi_addr_t peer, size_t reads_max)
     : slots_(new std::byte[kSendSlots * kFrameBytesMax]),
@@ -48,6 +60,10 @@ Status Channel::Send(const std::function<size_t(std::byte*)>& write) {
 Status Channel::Post(Operation* operation) {
   const ssize_t code = fi_send(endpoint_->get(), slots_.get() + operation->send_slot * kFrameBytesMax, operation->bytes,
                                slots_registration_.descriptor(), peer_, operation);
+  if (code == -FI_EAGAIN) {
+    repost_pause_ = held_ == nullptr ? kRepostPauseMin : std::min<Duration>(2 * repost_pause_, kRepostPauseMax);
+    repost_ns_ = SystemClock().NowNs() + repost_pause_.count();
+  }
   held_ = code == -FI_EAGAIN ? operation : nullptr;
   return code == 0 || held_ != nullptr ? Status::Ok() : FabricError(code, "fi_send");
 }
@@ -84,7 +100,9 @@ Result<bool> Channel::Progress(std::vector<DoneRead>* done) {
     }
   }
   KEDGE_RETURN_IF_ERROR(failed);
-  if (held_ != nullptr) KEDGE_RETURN_IF_ERROR(Post(held_));
+  // What has been sent may have made room.
+  const bool is_due = held_ != nullptr && (count > 0 || SystemClock().NowNs() >= repost_ns_);
+  if (is_due) KEDGE_RETURN_IF_ERROR(Post(held_));
   return count > 0;
 }
 

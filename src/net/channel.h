@@ -45,6 +45,8 @@ class Channel {
   bool Idle() const;
   // The provider has put off the last frame, or the last read: it is to be asked again soon, and nothing will wake us.
   bool HoldsFrame() const { return held_ != nullptr; }
+  // Until then, where it is the frame; it grows as long as the provider puts it off.
+  Duration repost_pause() const { return held_ == nullptr ? Duration::zero() : repost_pause_; }
   bool PutOffRead() const { return put_off_read_; }
   Endpoint* endpoint() const { return endpoint_.get(); }
 
@@ -68,6 +70,8 @@ class Channel {
   std::vector<Operation*> free_sends_;
   std::vector<Operation*> free_reads_;
   Operation* held_ = nullptr;
+  Duration repost_pause_{};
+  int64_t repost_ns_ = 0;  // when it is handed to the provider again
   bool put_off_read_ = false;
   const fi_addr_t peer_;
   const size_t reads_max_;

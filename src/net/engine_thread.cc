@@ -227,10 +227,10 @@ bool Network::Engine::PrepareEndpoint(Duration idle_for) {
 
 void Network::Engine::Sleep(bool idle_before) {
   std::vector<Endpoint*> endpoints = {serving_.get()};
-  bool retry = !unposted_.empty();
+  Duration retry_pause = unposted_.empty() ? kSleepMax : kRetryPause;
   for (auto& [peer, entry] : links_) {
     if (Endpoint* endpoint = entry.link->endpoint()) endpoints.push_back(endpoint);
-    retry = retry || entry.link->MustRetry();
+    if (entry.link->MustRetry()) retry_pause = std::min(retry_pause, std::max(kRetryPause, entry.link->RetryPause()));
   }
   for (const Parked& parked : parked_) endpoints.push_back(parked.channel->endpoint());
   std::vector<int> descriptors = {commands_->descriptor()};
@@ -243,7 +243,7 @@ void Network::Engine::Sleep(bool idle_before) {
   Duration timeout = kSleepMax;
   const int64_t next_ns = std::min(timers_.NextNs(), leases_.NextEndNs());
   if (next_ns != INT64_MAX) timeout = std::min(timeout, Duration(next_ns - SystemClock().NowNs()));
-  if (retry) timeout = std::min(timeout, kRetryPause);
+  timeout = std::min(timeout, retry_pause);
   if (must_ask) {
     pause_ = idle_before ? std::min<Duration>(2 * pause_, kAskPauseMax) : kAskPauseMin;
     timeout = std::min(timeout, pause_);

@@ -16,6 +16,7 @@
 #include "net/fabric.h"
 #include "net/frame.h"
 #include "net/testing/nodes.h"
+#include "os/sockets/tcp_ports.h"
 #include "os/sockets/tcp_socket.h"
 
 namespace kedge::net {
@@ -245,6 +246,25 @@ TEST_F(HostileTest, AConnectionThatEndsBeforeItSaysAnythingIsClosed) {
   const auto is_closed = [&] { return connection->Receive(&nothing, 1).status().code() == Code::kUnavailable; };
   while (!is_closed() && !deadline.Passed()) std::this_thread::sleep_for(1ms);
   EXPECT_TRUE(is_closed());
+  ExpectGoodNodesWork(1);
+}
+
+// With a frame for a node that hangs up, or that is not there, the provider connects each time it is asked to take it.
+TEST_F(HostileTest, OneThatHangsUpIsCalledLessAndLessOften) {
+  const auto listener = os::TcpListener::Listen(os::kLoopback);
+  ASSERT_TRUE(listener.ok());
+  Membership membership = testing::MakeMembership(nodes_.names(), nodes_.networks(), 0, nodes_.secret());
+  const NodeAddress& address = nodes_[0]->address();
+  membership.members.push_back({"evil", {address.provider, os::WithPort(address.bytes, listener->port()).value()}});
+  ASSERT_TRUE(nodes_[0]->Join(membership).ok());
+  nodes_[0]->Call({kJob, "evil"}, 1, Bytes("x"), 5s, [](const Result<Buffer>&) {});
+  int calls = 0;
+  const Deadline deadline(SystemClock(), 2s);
+  for (; !deadline.Passed(); std::this_thread::sleep_for(100us)) {
+    while (listener->Accept().value()) ++calls;
+  }
+  EXPECT_GE(calls, 1);
+  EXPECT_LT(calls, 400) << "in two seconds";
   ExpectGoodNodesWork(1);
 }
 

@@ -124,6 +124,10 @@ class Link {
   bool Progress();
   // Whether the provider must be asked again soon.
   bool MustRetry() const { return channel_ && (channel_->HoldsFrame() || (channel_->PutOffRead() && !read_queue_.empty())); }
+  // So long it has time, where that is longer than a moment.
+  Duration RetryPause() const {
+    return channel_ && !(channel_->PutOffRead() && !read_queue_.empty()) ? channel_->repost_pause() : Duration::zero();
+  }
   // What the thread sleeps on; null without a channel.
   Endpoint* endpoint() const { return channel_ ? channel_->endpoint() : nullptr; }
   // Begins queued reads as far as buffers, operations and the session allow; true when any began.
