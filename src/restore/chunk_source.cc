@@ -4,8 +4,7 @@
 #include <fmt/format.h>
 
 #include <span>
-
-#include "store/sharing/image_object.h"
+#include <utility>
 
 namespace kedge {
 
@@ -52,8 +51,8 @@ StoreSource::StoreSource(const Catalog* catalog, ImageRecord record) : catalog_(
   image_.record = std::move(record);
 }
 
-StoreSource::StoreSource(const Catalog* catalog, StoredImage image)
-    : catalog_(catalog), identity_(image.record.identity), image_(std::move(image)) {}
+StoreSource::StoreSource(const Catalog* catalog, StoredImage image, OpenObject open)
+    : catalog_(catalog), identity_(image.record.identity), open_(std::move(open)), image_(std::move(image)) {}
 
 Result<StoreSource::Place> StoreSource::PlaceOf(uint32_t chunk) {
   const std::lock_guard lock(mutex_);
@@ -69,7 +68,7 @@ Result<StoreSource::Place> StoreSource::PlaceOf(uint32_t chunk) {
   const std::string key = ChunkObjectKey(image_, chunks[chunk]);
   std::unique_ptr<ObjectReader>& reader = readers_[key];
   if (!reader) {
-    KEDGE_ASSIGN_OR_RETURN(reader, OpenChunkObject(*catalog_, image_, chunks[chunk]));
+    KEDGE_ASSIGN_OR_RETURN(reader, OpenChunkObject(*catalog_, image_, chunks[chunk], open_));
   }
   const bool is_compressed = chunks[chunk].object == 0 && image_.map && !image_.map->stored_bytes.empty();
   return Place{reader.get(), chunks[chunk].object_offset, is_compressed};

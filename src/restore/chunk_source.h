@@ -16,6 +16,7 @@
 #include "format/image_record.h"
 #include "session/mailbox.h"
 #include "store/catalog.h"
+#include "store/sharing/image_object.h"
 #include "store/versions.h"
 #include "tier/tier.h"
 
@@ -65,8 +66,8 @@ class StoreSource final : public ChunkSource {
   // `catalog` outlives the source. `record` is the node's: chunks that were written through are found by it, though the
   // version never gets to the store; for the others the store's image is looked up when the first is read.
   StoreSource(const Catalog* catalog, ImageRecord record);
-  // The same when the image's record has been read from the store already.
-  StoreSource(const Catalog* catalog, StoredImage image);
+  // The same when the image's record has been read from the store already. `open` (may be empty): as OpenChunkObject has it.
+  StoreSource(const Catalog* catalog, StoredImage image, OpenObject open = {});
 
   bool Has(uint32_t) const override { return true; }
   SourceKind KindOf(uint32_t) const override { return SourceKind::kStore; }
@@ -85,6 +86,7 @@ class StoreSource final : public ChunkSource {
 
   const Catalog* catalog_;
   const ImageIdentity identity_;
+  const OpenObject open_;
   std::mutex mutex_;   // guards the two below
   StoredImage image_;  // without a key: the node's record, the store has not been asked
   std::map<std::string, std::unique_ptr<ObjectReader>> readers_;

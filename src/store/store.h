@@ -94,6 +94,8 @@ class ObjectReader {
   virtual ~ObjectReader() = default;
   // Fills `out` whole; kCorrupt when the object ends before.
   virtual Status ReadAt(uint64_t offset, std::span<std::byte> out) = 0;
+  // The same, and nothing is read ahead: for who reads at random places, or several pieces at a time.
+  virtual Status ReadJust(uint64_t offset, std::span<std::byte> out) { return ReadAt(offset, out); }
   virtual uint64_t size_bytes() const = 0;
 };
 
@@ -145,6 +147,9 @@ class Store {
   virtual const std::string& description() const = 0;
   // Which folder lies there: another text, another folder, or its file system was mounted anew.
   virtual Result<std::string> Place() = 0;
+
+  // Whether each process that reads an object fetches its bytes from another machine: no page cache of this one has them.
+  virtual bool is_far() const { return false; }
 
   // ---- Objects ----
   // Starts a new object (missing folders are made). `expected_bytes` 0: unknown; a hint for reserving space.

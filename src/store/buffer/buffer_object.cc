@@ -393,14 +393,26 @@ Status BufferObjectReader::OpenAgain(const Handle& lost) {
   return Status::Ok();
 }
 
+std::string BufferObjectReader::Where() const {
+  return link_.location().ToDisplay() + '/' + key_;
+}
+
+Status BufferObjectReader::CheckWithin(uint64_t offset, uint64_t bytes) const {
+  if (offset <= size_bytes_ && bytes <= size_bytes_ - offset) return Status::Ok();
+  return {Code::kCorrupt, fmt::format("{} has {} bytes, and not {} at {}", Where(), size_bytes_, bytes, offset)};
+}
+
+Status BufferObjectReader::ReadJust(uint64_t offset, std::span<std::byte> out) {
+  KEDGE_RETURN_IF_ERROR(CheckWithin(offset, out.size()));
+  return ReadDirectly(offset, out).WithContext(Where());
+}
+
 Status BufferObjectReader::ReadAt(uint64_t offset, std::span<std::byte> out) {
-  const std::string what = link_.location().ToDisplay() + '/' + key_;
-  if (offset > size_bytes_ || out.size() > size_bytes_ - offset)
-    return {Code::kCorrupt, fmt::format("{} has {} bytes, and not {} at {}", what, size_bytes_, out.size(), offset)};
+  KEDGE_RETURN_IF_ERROR(CheckWithin(offset, out.size()));
   while (!out.empty()) {
     const auto taken = ahead_.Take(offset, out);
     // Nothing is read ahead by a server that has little memory left, nor by a connection that has ended.
-    if (!taken.ok() || *taken == 0) return ReadDirectly(offset, out).WithContext(what);
+    if (!taken.ok() || *taken == 0) return ReadDirectly(offset, out).WithContext(Where());
     offset += *taken;
     out = out.subspan(*taken);
   }

@@ -92,9 +92,12 @@ class BufferObjectReader final : public ObjectReader {
   static Result<std::unique_ptr<BufferObjectReader>> Open(Link& link, const std::string& key);
   ~BufferObjectReader() override;
   Status ReadAt(uint64_t offset, std::span<std::byte> out) override;
+  Status ReadJust(uint64_t offset, std::span<std::byte> out) override;
   uint64_t size_bytes() const override { return size_bytes_; }
 
  private:
+  std::string Where() const;
+  Status CheckWithin(uint64_t offset, uint64_t bytes) const;
   BufferObjectReader(Link& link, std::string key, Handle handle, uint64_t size_bytes);
   Handle Current();
   // As ReadAhead::Fetch wants it, from the network's thread.

@@ -25,6 +25,7 @@ class BufferStore final : public Store {
       : link_(location, static_cast<uint8_t>(making), options), description_(location.ToDisplay()) {}
 
   const std::string& description() const override { return description_; }
+  bool is_far() const override { return true; }
   Result<std::string> Place() override;
 
   Result<std::unique_ptr<ObjectWriter>> CreateObject(const std::string& key, const TemporaryOwner& owner,

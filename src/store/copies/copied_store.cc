@@ -140,6 +140,7 @@ class CopiedStore final : public Store {
         second_(std::move(second), options) {}
 
   const std::string& description() const override { return description_; }
+  bool is_far() const override { return true; }
   Result<std::string> Place() override;
 
   Result<std::unique_ptr<ObjectWriter>> CreateObject(const std::string& key, const TemporaryOwner& owner,

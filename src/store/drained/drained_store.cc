@@ -71,6 +71,7 @@ class DrainedStore final : public Store {
         description_(fmt::format("{} (by {})", store_->description(), buffer_->description())) {}
 
   const std::string& description() const override { return description_; }
+  bool is_far() const override { return true; }
   Result<std::string> Place() override;
   bool has_buffer() const override { return true; }
   Result<bool> IsDrained(const std::string& key) override;

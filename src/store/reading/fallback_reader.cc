@@ -2,14 +2,14 @@
 
 namespace kedge {
 
-Status FallbackReader::ReadAt(uint64_t offset, std::span<std::byte> out) {
+Status FallbackReader::Read(const std::function<Status(ObjectReader&)>& read) {
   Status failed;
   if (!near_has_failed_) {
-    failed = near_->ReadAt(offset, out);
+    failed = read(*near_);
     if (failed.ok()) return failed;
   }
   ObjectReader* const far = Far();
-  return far == nullptr ? failed : far->ReadAt(offset, out);
+  return far == nullptr ? failed : read(*far);
 }
 
 ObjectReader* FallbackReader::Far() {

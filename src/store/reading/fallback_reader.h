@@ -17,10 +17,16 @@ class FallbackReader final : public ObjectReader {
   // `open_far` may be called again and again; what it uses outlives the reader.
   FallbackReader(std::unique_ptr<ObjectReader> near, Open open_far) : near_(std::move(near)), open_far_(std::move(open_far)) {}
 
-  Status ReadAt(uint64_t offset, std::span<std::byte> out) override;
+  Status ReadAt(uint64_t offset, std::span<std::byte> out) override {
+    return Read([&](ObjectReader& reader) { return reader.ReadAt(offset, out); });
+  }
+  Status ReadJust(uint64_t offset, std::span<std::byte> out) override {
+    return Read([&](ObjectReader& reader) { return reader.ReadJust(offset, out); });
+  }
   uint64_t size_bytes() const override { return near_->size_bytes(); }
 
  private:
+  Status Read(const std::function<Status(ObjectReader&)>& read);
   // Null: the other place does not have it.
   ObjectReader* Far();
 

@@ -399,11 +399,18 @@ Request S3ObjectReader::RangeRequest(uint64_t offset, std::span<std::byte> into)
   return get;
 }
 
+Status S3ObjectReader::CheckWithin(uint64_t offset, uint64_t bytes) const {
+  if (offset <= size_bytes_ && bytes <= size_bytes_ - offset) return Status::Ok();
+  return Status(Code::kCorrupt, fmt::format("{}: ends at {}, before {}", bucket_.Describe(key_), size_bytes_, offset + bytes));
+}
+
+Status S3ObjectReader::ReadJust(uint64_t offset, std::span<std::byte> out) {
+  KEDGE_RETURN_IF_ERROR(CheckWithin(offset, out.size()));
+  return ReadDirectly(offset, out);
+}
+
 Status S3ObjectReader::ReadAt(uint64_t offset, std::span<std::byte> out) {
-  if (offset > size_bytes_ || out.size() > size_bytes_ - offset) {
-    return Status(Code::kCorrupt,
-                  fmt::format("{}: ends at {}, before {}", bucket_.Describe(key_), size_bytes_, offset + out.size()));
-  }
+  KEDGE_RETURN_IF_ERROR(CheckWithin(offset, out.size()));
   while (!out.empty()) {
     KEDGE_ASSIGN_OR_RETURN(const uint64_t bytes, ahead_.Take(offset, out));
     if (bytes == 0) return ReadDirectly(offset, out);

@@ -129,9 +129,11 @@ class S3ObjectReader final : public ObjectReader {
  public:
   S3ObjectReader(Bucket& bucket, std::string key, std::string etag, uint64_t size_bytes);
   Status ReadAt(uint64_t offset, std::span<std::byte> out) override;
+  Status ReadJust(uint64_t offset, std::span<std::byte> out) override;
   uint64_t size_bytes() const override { return size_bytes_; }
 
  private:
+  Status CheckWithin(uint64_t offset, uint64_t bytes) const;
   Request RangeRequest(uint64_t offset, std::span<std::byte> into) const;
   Status ReadDirectly(uint64_t offset, std::span<std::byte> out);
 

@@ -47,6 +47,7 @@ class S3Store final : public Store {
         description_(bucket_.Describe("")) {}
 
   const std::string& description() const override { return description_; }
+  bool is_far() const override { return true; }
   Result<std::string> Place() override { return description_; }
 
   Result<std::unique_ptr<ObjectWriter>> CreateObject(const std::string& key, const TemporaryOwner& owner,

@@ -19,14 +19,20 @@ namespace {
 // Read and decompressed at a time.
 constexpr uint64_t kCompressedBlocksMax = 16;
 
+// As runs name them.
+std::vector<std::string> KeysOf(const StoredImage& image) {
+  const std::string job_folder = keys::JobFolder(image.record.identity.generation.job) + '/';
+  std::vector<std::string> keys(kSharedBlocks);
+  keys[kOwnBlocks] = image.object_key;
+  for (const SharedObject& object : image.map->objects) keys.push_back(job_folder + object.key);
+  return keys;
+}
+
 class MappedObject final : public ObjectReader {
  public:
-  MappedObject(Store& store, const StoredImage& image)
-      : store_(store), map_(*image.map), layout_(image.record, image.map->block_bytes) {
-    const std::string job_folder = keys::JobFolder(image.record.identity.generation.job) + '/';
-    objects_.resize(kSharedBlocks + map_.objects.size());
-    objects_[kOwnBlocks].key = image.object_key;
-    for (size_t i = 0; i < map_.objects.size(); ++i) objects_[kSharedBlocks + i].key = job_folder + map_.objects[i].key;
+  MappedObject(Store& store, const StoredImage& image, OpenObject open)
+      : store_(store), open_(std::move(open)), map_(*image.map), layout_(image.record, image.map->block_bytes) {
+    for (std::string& key : KeysOf(image)) objects_.push_back({std::move(key), nullptr});
     uint64_t blocks = 0;
     for (const BlockRun& run : map_.runs) {
       runs_.push_back({blocks, compressed_offsets_.size()});
@@ -150,12 +156,13 @@ class MappedObject final : public ObjectReader {
   Result<ObjectReader*> Open(Object& object) {
     const std::lock_guard lock(mutex_);
     if (object.reader == nullptr) {
-      KEDGE_ASSIGN_OR_RETURN(object.reader, store_.OpenObject(object.key));
+      KEDGE_ASSIGN_OR_RETURN(object.reader, open_ ? open_(object.key) : store_.OpenObject(object.key));
     }
     return object.reader.get();
   }
 
   Store& store_;
+  const OpenObject open_;
   const BlockMap map_;
   const BlockLayout layout_;
   std::vector<RunStart> runs_;                // as the map's
@@ -169,9 +176,27 @@ class MappedObject final : public ObjectReader {
 
 }  // namespace
 
-Result<std::unique_ptr<ObjectReader>> OpenChunkObject(const Catalog& catalog, const StoredImage& image, const Chunk& chunk) {
-  if (chunk.object == 0 && image.map) return std::unique_ptr<ObjectReader>(new MappedObject(catalog.store(), image));
+Result<std::unique_ptr<ObjectReader>> OpenChunkObject(const Catalog& catalog, const StoredImage& image, const Chunk& chunk,
+                                                      const OpenObject& open) {
+  if (chunk.object == 0 && image.map) return std::unique_ptr<ObjectReader>(new MappedObject(catalog.store(), image, open));
   return catalog.store().OpenObject(ChunkObjectKey(image, chunk));
+}
+
+std::vector<ObjectRange> RangesOf(const StoredImage& image) {
+  const BlockMap& map = *image.map;
+  const BlockLayout layout(image.record, map.block_bytes);
+  const std::vector<std::string> keys = KeysOf(image);
+  std::vector<ObjectRange> ranges;
+  uint64_t block = 0;
+  size_t compressed = 0;
+  for (const BlockRun& run : map.runs) {
+    ObjectRange range{keys[run.object], run.offset, 0};
+    for (uint64_t i = 0; i < run.blocks; ++i, ++block) {
+      range.bytes += run.is_compressed ? map.stored_bytes[compressed++] : layout.At(block).bytes;
+    }
+    if (run.object != kZeroBlocks) ranges.push_back(std::move(range));
+  }
+  return ranges;
 }
 
 bool IsOfVersion(const SharedObject& object, const Generation& generation) {

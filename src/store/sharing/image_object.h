@@ -4,7 +4,11 @@
 // other images' objects; and where they lie they may be compressed. Who reads chunks need not know.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "store/versions.h"
@@ -12,8 +16,20 @@
 namespace kedge {
 
 // Its offsets are those of chunk.object_offset; of chunks with one ChunkObjectKey it is one object. The store of `catalog` must
-// outlive it. Thread safe. What others hold is opened with the first byte that is read there.
-Result<std::unique_ptr<ObjectReader>> OpenChunkObject(const Catalog& catalog, const StoredImage& image, const Chunk& chunk);
+// outlive it. Thread safe. What others hold is opened with the first byte that is read there. `open` (may be empty) opens what
+// the block map names, in the store's place.
+using OpenObject = std::function<Result<std::unique_ptr<ObjectReader>>(const std::string& key)>;
+Result<std::unique_ptr<ObjectReader>> OpenChunkObject(const Catalog& catalog, const StoredImage& image, const Chunk& chunk,
+                                                      const OpenObject& open = {});
+
+// Bytes of an object that an image has.
+struct ObjectRange {
+  std::string key;  // whole
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+};
+// All that the block map names, as often as it does, in the image's order. REQUIRES: image.map.
+std::vector<ObjectRange> RangesOf(const StoredImage& image);
 
 // Of an image: where its bytes are.
 struct StoredBytes {

@@ -20,6 +20,7 @@ class WatchedStore : public Store {
   WatchedStore(Store& store, Before before) : store_(store), before_(std::move(before)) {}
 
   const std::string& description() const override { return store_.description(); }
+  bool is_far() const override { return store_.is_far(); }
   Result<std::string> Place() override {
     return Watched<std::string>(Adds::kNo, [&] { return store_.Place(); });
   }
