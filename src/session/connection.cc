@@ -8,6 +8,7 @@
 #include "os/files/private_files.h"
 #include "os/machine/machine.h"
 #include "session/mailbox_file.h"
+#include "session/shared_lines.h"
 
 namespace kedge {
 namespace {
@@ -102,6 +103,21 @@ Result<OpenedWindow> Connection::OpenWindow(const OpenWindowRequest& request, Du
   KEDGE_ASSIGN_OR_RETURN(window.memory,
                          os::SharedMapping::FromDescriptor(std::move(descriptors.front()), "the window", opened->window_bytes));
   return window;
+}
+
+Result<ReadLineReply> Connection::ReadLine(const ReadLineRequest& request, os::SharedMapping* memory, Duration timeout) {
+  std::vector<os::UniqueFd> descriptors;
+  KEDGE_ASSIGN_OR_RETURN(const Message reply, CallAny(request, timeout, &descriptors));
+  const auto* line = std::get_if<ReadLineReply>(&reply);
+  if (line == nullptr || descriptors.size() > 1)
+    return Status(Code::kCorrupt, "the agent answered with something else than a line");
+  if (!descriptors.empty()) {
+    KEDGE_ASSIGN_OR_RETURN(
+        *memory, os::SharedMapping::FromDescriptor(std::move(descriptors.front()), "the shared lines", kSharedLinesBytes));
+  }
+  const bool is_possible = !line->is_here || (memory->valid() && line->place < kSharedLines && line->bytes <= kSharedLineBytes);
+  if (!is_possible) return Status(Code::kCorrupt, "the agent answered with a line that cannot be");
+  return *line;
 }
 
 Result<ToolWelcome> Connection::AttachTool(Duration timeout) {

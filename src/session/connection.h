@@ -69,6 +69,8 @@ class Connection {
   }
   // As Call, for an image that other nodes have: its window is mapped.
   Result<OpenedWindow> OpenWindow(const OpenWindowRequest& request, Duration timeout);
+  // As Call, for ShareObjectsRequest's memory: `memory` is mapped when it comes.
+  Result<ReadLineReply> ReadLine(const ReadLineRequest& request, os::SharedMapping* memory, Duration timeout);
   // As Call, for DrainRequest: `progress` (may be null) sees each report but the last, which is returned.
   Result<DrainReply> Drain(const DrainRequest& request, const std::function<void(const DrainReply&)>& progress);
 

@@ -24,7 +24,7 @@
 namespace kedge {
 
 inline constexpr uint64_t kMailboxMagic = 0x786f622d6567646bULL;  // "kdge-box"
-inline constexpr uint32_t kProtocolVersion = 37;
+inline constexpr uint32_t kProtocolVersion = 38;
 inline constexpr uint32_t kClientRingEntries = 1024;
 inline constexpr uint32_t kAgentRingEntries = 64;
 // An open slot that is used up at this rate is asked for early, and grows far: the request lies behind all that the client has

@@ -320,6 +320,30 @@ KEDGE_FIELDS(ShowRequest) {
 KEDGE_FIELDS(ShowReply) {
   walk(m.begin), walk(m.bytes);
 }
+KEDGE_FIELDS(LineRun) {
+  walk(m.first), walk(m.lines);
+}
+KEDGE_FIELDS(WantedObject) {
+  walk(m.key);
+  walk.List(m.lines, 2);
+}
+KEDGE_FIELDS(ShareObjectsRequest) {
+  walk.List(m.objects, 2);
+}
+KEDGE_FIELDS(ShareObjectsReply) {
+  walk(m.image);
+}
+KEDGE_FIELDS(SharedLineName) {
+  walk(m.object), walk(m.line);
+}
+KEDGE_FIELDS(ReadLineRequest) {
+  walk(m.image);
+  walk.List(m.done, 2);
+  walk.List(m.wanted, 2);
+}
+KEDGE_FIELDS(ReadLineReply) {
+  walk(m.is_here), walk(m.is_alone), walk(m.place), walk(m.sequence), walk(m.bytes);
+}
 KEDGE_FIELDS(CloseImageRequest) {
   walk(m.image);
 }

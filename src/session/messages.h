@@ -344,6 +344,40 @@ struct ShowReply {  // what is there, from the window's first byte on, until the
   uint64_t bytes = 0;
 };
 
+// Objects of a far store in which an image lies that the rank is about to read: other ranks of the node may need the same bytes,
+// and the agent then reads them once for all. Said before the ranks agree to read. Answer: ShareObjectsReply.
+struct LineRun {  // of kSharedLineBytes of an object each
+  uint64_t first = 0;
+  uint64_t lines = 0;
+};
+struct WantedObject {
+  std::string key;  // whole, of the session's job
+  std::vector<LineRun> lines;
+};
+struct ShareObjectsRequest {
+  std::vector<WantedObject> objects;
+};
+struct ShareObjectsReply {
+  uint64_t image = 0;  // for ReadLineRequest and CloseImage
+};
+// Answer: ReadLineReply, with the descriptor of the memory (shared_lines.h) the first time that something is there.
+struct SharedLineName {
+  uint32_t object = 0;  // index into ShareObjectsRequest::objects
+  uint64_t line = 0;
+};
+struct ReadLineRequest {
+  uint64_t image = 0;
+  std::vector<SharedLineName> done;    // what the rank has read of these is all that it needs
+  std::vector<SharedLineName> wanted;  // one, or none
+};
+struct ReadLineReply {
+  bool is_here = false;   // false: the rank reads by itself what it needs of the line
+  bool is_alone = false;  // and of the whole object: no other rank needs it, or it cannot be read
+  uint32_t place = 0;     // in the memory
+  uint64_t sequence = 0;
+  uint32_t bytes = 0;  // as many as the object has there
+};
+
 struct CloseImageRequest {  // Answer: DoneReply
   uint64_t image = 0;
 };
@@ -431,13 +465,13 @@ struct ErrorReply {
 };
 
 // The order gives the kind's number on the wire: append only.
-using Message =
-    std::variant<Hello, Welcome, ToolHello, ToolWelcome, WaitRequest, LevelReply, TestRequest, LocalVersionsRequest,
-                 LocalVersionsReply, OpenImageRequest, OpenImageReply, CloseImageRequest, CleanupRequest, CleanupReply,
-                 RetainRequest, StatusRequest, StatusReply, DrainRequest, DrainReply, GoodbyeRequest, ShutdownRequest, DoneReply,
-                 ErrorReply, MembersRequest, HaltRequest, HaltReply, RestoredRequest, RebuildRequest, RebuildReply,
-                 MeasureRequest, MeasureReply, KnownJobsRequest, KnownJobsReply, OpenWindowRequest, OpenWindowReply, ShowRequest,
-                 ShowReply, PendingRequest, PendingReply, PatienceReply>;
+using Message = std::variant<Hello, Welcome, ToolHello, ToolWelcome, WaitRequest, LevelReply, TestRequest, LocalVersionsRequest,
+                             LocalVersionsReply, OpenImageRequest, OpenImageReply, CloseImageRequest, CleanupRequest,
+                             CleanupReply, RetainRequest, StatusRequest, StatusReply, DrainRequest, DrainReply, GoodbyeRequest,
+                             ShutdownRequest, DoneReply, ErrorReply, MembersRequest, HaltRequest, HaltReply, RestoredRequest,
+                             RebuildRequest, RebuildReply, MeasureRequest, MeasureReply, KnownJobsRequest, KnownJobsReply,
+                             OpenWindowRequest, OpenWindowReply, ShowRequest, ShowReply, PendingRequest, PendingReply,
+                             PatienceReply, ShareObjectsRequest, ShareObjectsReply, ReadLineRequest, ReadLineReply>;
 
 struct NumberedMessage {
   uint64_t number = 0;  // chosen by who asks, repeated in the answer

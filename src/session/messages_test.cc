@@ -105,7 +105,11 @@ std::vector<Message> SampleOfEveryKind() {
           ShowReply{1 << 20, 4096},
           PendingRequest{StoreId{1, 1}, "job", 3, 1},
           PendingReply{2, 1 << 20},
-          PatienceReply{}};
+          PatienceReply{},
+          ShareObjectsRequest{{{"jobs/job/names/n/1-1-1/data/r0", {{0, 3}, {7, 1}}}, {"jobs/job/names/n/1-1-1/data/r1", {}}}},
+          ShareObjectsReply{4},
+          ReadLineRequest{4, {{0, 2}}, {{1, 1 << 20}}},
+          ReadLineReply{true, false, 3, uint64_t{1} << 40, 1 << 19}};
 }
 
 TEST(Messages, EveryKindSurvivesTheWire) {

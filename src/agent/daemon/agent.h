@@ -15,6 +15,7 @@
 #include "agent/bring/bringer.h"
 #include "agent/bring/inventories.h"
 #include "agent/bring/rebuilder.h"
+#include "agent/bring/shared_reads.h"
 #include "agent/bring/windows.h"
 #include "agent/door/peer_server.h"
 #include "agent/door/server.h"
@@ -180,6 +181,7 @@ class Agent {
   Bringer bringer_{*core_, assignment_, found_images_, images_, inventories_, memory_, own_slots_, peers_, tiers_};
   Rebuilder rebuilder_{*core_, bringer_, flush_, inventories_};
   Windows windows_{*core_, bringer_, memory_};
+  SharedReads shared_reads_{*core_};
   Carrier carrier_{*core_, bringer_, flush_, peers_, publisher_};
   Phases phases_{*core_, peers_};
   Stagers stagers_{*core_, peers_};
@@ -192,7 +194,7 @@ class Agent {
   PeerServer peer_server_{*core_, carrier_, completions_,  done_groups_, held_sets_, inventories_, layouts_, local_level_,
                           peers_, phases_,  set_exchange_, set_proofs_,  shipper_,   takings_,     turns_};
   Server server_{*core_,   CallsOfServer(), bringer_,   halts_,     images_,   measure_peers_, open_images_, peers_,
-                 pending_, publisher_,      rebuilder_, retention_, sessions_, waiters_,       windows_};
+                 pending_, publisher_,      rebuilder_, retention_, sessions_, shared_reads_,  waiters_,     windows_};
   std::unique_ptr<os::TextServer> metrics_;
   os::EventFd stop_;
   bool leave_now_ = false;

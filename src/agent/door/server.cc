@@ -4,6 +4,7 @@
 
 #include "agent/bring/bringer.h"
 #include "agent/bring/rebuilder.h"
+#include "agent/bring/shared_reads.h"
 #include "agent/bring/windows.h"
 #include "agent/door/sessions.h"
 #include "agent/door/waiters.h"
@@ -220,6 +221,16 @@ void Server::HandleSessionRequest(uint64_t id, const NumberedMessage& message) {
       reply.ok() ? Reply(id, number, *reply) : ReplyStatus(id, number, reply.status());
     });
   }
+  if (const auto* share = std::get_if<ShareObjectsRequest>(&message.message)) {
+    const auto reply = shared_reads_.Open(*session, *share);
+    return reply.ok() ? Reply(id, message.number, *reply) : ReplyStatus(id, message.number, reply.status());
+  }
+  if (const auto* read = std::get_if<ReadLineRequest>(&message.message)) {
+    return shared_reads_.Read(
+        *session, *read, [this, id, number = message.number](const auto& reply, std::vector<os::UniqueFd> descriptors) {
+          reply.ok() ? Reply(id, number, *reply, std::move(descriptors)) : ReplyStatus(id, number, reply.status());
+        });
+  }
   if (const auto* close = std::get_if<CloseImageRequest>(&message.message)) {
     return ReplyStatus(id, message.number, open_images_.Close(*session, close->image));
   }
@@ -302,6 +313,7 @@ void Server::Handle(uint64_t id, const NumberedMessage& message) {
   }
   if (std::holds_alternative<OpenImageRequest>(body) || std::holds_alternative<CloseImageRequest>(body) ||
       std::holds_alternative<OpenWindowRequest>(body) || std::holds_alternative<ShowRequest>(body) ||
+      std::holds_alternative<ShareObjectsRequest>(body) || std::holds_alternative<ReadLineRequest>(body) ||
       std::holds_alternative<MembersRequest>(body) || std::holds_alternative<RestoredRequest>(body) ||
       std::holds_alternative<GoodbyeRequest>(body)) {
     return HandleSessionRequest(id, message);

@@ -31,6 +31,7 @@ class PendingImages;
 class Publisher;
 class Rebuilder;
 class Sessions;
+class SharedReads;
 class Waiters;
 class Windows;
 
@@ -44,7 +45,7 @@ class Server {
  public:
   Server(AgentCore& core, DaemonCalls daemon, Bringer& bringer, Halts& halts, ImageTable& images, MeasurePeers& measure_peers,
          OpenImages& open_images, Peers& peers, PendingImages& pending, Publisher& publisher, Rebuilder& rebuilder,
-         LocalRetention& retention, Sessions& sessions, Waiters& waiters, Windows& windows)
+         LocalRetention& retention, Sessions& sessions, SharedReads& shared_reads, Waiters& waiters, Windows& windows)
       : core_(core),
         daemon_(std::move(daemon)),
         bringer_(bringer),
@@ -59,6 +60,7 @@ class Server {
         publisher_(publisher),
         rebuilder_(rebuilder),
         sessions_(sessions),
+        shared_reads_(shared_reads),
         waiters_(waiters) {}
   ~Server();
 
@@ -115,6 +117,7 @@ class Server {
   Publisher& publisher_;
   Rebuilder& rebuilder_;
   Sessions& sessions_;
+  SharedReads& shared_reads_;
   Waiters& waiters_;
   std::optional<os::UnixListener> listener_;
   os::EventLoop::WatchId listener_watch_ = 0;

@@ -281,7 +281,7 @@ class Client : private testing::EntrySource {
     const Generation& generation = identity.generation;
     const Duration timeout(input_.ConsumeIntegral<int64_t>());
     Message request = GoodbyeRequest{};
-    switch (input_.ConsumeIntegralInRange(0, 11)) {
+    switch (input_.ConsumeIntegralInRange(0, 13)) {
       case 0: request = WaitRequest{generation, Level::kStore, timeout}; break;
       case 1: request = TestRequest{generation}; break;
       case 2: request = LocalVersionsRequest{generation.store_id, "job", "", false}; break;
@@ -294,6 +294,12 @@ class Client : private testing::EntrySource {
       case 9: request = OpenWindowRequest{generation, identity.rank}; break;
       case 10: request = ShowRequest{input_.ConsumeIntegralInRange<uint64_t>(0, 3), generation.take}; break;
       case 11: request = PendingRequest{generation.store_id, "job", generation.attempt, identity.rank}; break;
+      case 12: request = ShareObjectsRequest{{{"jobs/job/object", {{Number(), Number()}}}}}; break;
+      case 13: {
+        const SharedLineName line{input_.ConsumeIntegralInRange<uint32_t>(0, 1), Number()};
+        request = ReadLineRequest{input_.ConsumeIntegralInRange<uint64_t>(0, 3), {line}, {line}};
+        break;
+      }
     }
     if (input_.ConsumeIntegralInRange(0, 15) == 0) request = GoodbyeRequest{};
     Send(EncodeMessage(++requests_, request));

@@ -56,7 +56,7 @@ Result<OpenImageReply> OpenImages::Open(Session& session, const OpenImageRequest
 }
 
 Status OpenImages::Close(Session& session, uint64_t handle) {
-  if (session.CloseWindow(handle)) return Status::Ok();
+  if (session.CloseWindow(handle) || session.line_readers.erase(handle) > 0) return Status::Ok();
   auto opened = session.open_images.find(handle);
   if (opened == session.open_images.end()) return Status(Code::kInvalidArgument, fmt::format("image {} is not open", handle));
   Image* image = images_.Find(opened->second);
@@ -69,6 +69,7 @@ Status OpenImages::Close(Session& session, uint64_t handle) {
 
 void OpenImages::CloseAll(Session& session) {
   session.CloseWindow(session.shown.handle);
+  session.line_readers.clear();
   while (!session.open_images.empty()) (void)Close(session, session.open_images.begin()->first);
 }
 

@@ -25,6 +25,7 @@ namespace kedge {
 
 struct Job;
 class ImageWindow;
+class LineReader;
 
 // Slots that a session got for one chunk, as opposed to open ones.
 struct SlotId {
@@ -96,6 +97,7 @@ struct Session {
   PlacementCounts placing;                   // of the image under way
   std::map<uint64_t, uint64_t> open_images;  // handle to image id: pinned for a restart
   uint64_t last_handle = 0;
+  std::map<uint64_t, std::shared_ptr<LineReader>> line_readers;  // by handle (bring/shared_reads.h)
   ShownImage shown;
   // Whether that was the window which it is shown an image in; it is no more.
   bool CloseWindow(uint64_t handle);

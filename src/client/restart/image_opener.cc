@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "client/restart/second_try.h"
+#include "client/restart/shared_objects.h"
 #include "client/restart/window_source.h"
 #include "format/envelope.h"
 #include "os/machine/machine.h"
@@ -245,6 +246,10 @@ Result<std::unique_ptr<OpenImage>> ImageOpener::OpenStored(const ImageIdentity& 
   KEDGE_RETURN_IF_ERROR(CheckIdentity(image.record, identity));
   ImageRecord record = image.record;
   std::vector<std::unique_ptr<ChunkSource>> sources;
+  if (const auto shared = SharedObjects::Make(core_, session_, image)) {
+    const auto open = [shared](const std::string& key) { return shared->Open(key); };
+    sources.push_back(std::make_unique<StoreSource>(&*core_->catalog, image, open));
+  }
   sources.push_back(std::make_unique<StoreSource>(&*core_->catalog, std::move(image)));
   return std::make_unique<OpenImage>(nullptr, nullptr, 0, std::make_unique<ImageReader>(std::move(record), std::move(sources)));
 }
