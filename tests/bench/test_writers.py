@@ -15,7 +15,7 @@ BUILD = Path(os.environ["BUILD_FOLDER"])
 pytestmark = pytest.mark.needs("MPI", "PYTHON")
 
 
-@pytest.mark.parametrize(("part", "cases"), [("layouts", 7), ("source", 2), ("release", 1)])
+@pytest.mark.parametrize(("part", "cases"), [("layouts", 8), ("source", 2), ("release", 1)])
 def test_each_part_measures(part: str, cases: int, tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("KEDGE_")}
     command = [sys.executable, ROOT / "bench" / "writers", "--only", part, "--nodes", "2", "--ranks", "2", "--sizes", "4", "--rounds", "1"]
