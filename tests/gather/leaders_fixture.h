@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "store/keys.h"
@@ -16,6 +17,7 @@
 #include "store/verify.h"
 #include "store/versions.h"
 #include "tests/protect/protect_fixture.h"
+#include "tests/support/steered_agents.h"
 
 namespace kedge::testing {
 
@@ -47,6 +49,30 @@ class LeadersTest : public ProtectTest {
   // Takes versions 1 to `last` with these keys, all to the store.
   void TakeStored(const std::vector<int>& places, const std::string& keys, int64_t last = 1) {
     Take(places, keys, last, KEDGE_LEVEL_STORE);
+  }
+  // Of five ranks the last two run on the node that writes for all, and cannot write until the others' images are in the store.
+  // Then all of the version gets there.
+  void TakeBesideAWriterThatFails(const std::vector<int>& places, const std::string& keys) {
+    const SteeredAgents agents(nodes_.RunFolder(0) + ".steering");
+    agents.Fail(".n3-", os::testing::CallsOf(os::testing::Call::kPwrite), EIO);
+    nodes_.Run(places, keys, [&](kedge_context* context, int rank) {
+      std::vector<uint64_t> memory = Content(rank, 1);
+      EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+      EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
+      const auto lacks_the_writers = [&] {
+        const auto info = InspectGeneration(catalog(), At(1));
+        return info.ok() && info->ranks == 5 && info->missing_ranks == std::vector<uint32_t>{3, 4};
+      };
+      if (rank == 0) {
+        for (int i = 0; i < 2000 && !lacks_the_writers(); ++i) std::this_thread::sleep_for(10ms);
+        EXPECT_TRUE(lacks_the_writers());
+        agents.Mend();
+      }
+      // A flush that was given up is tried again by who asks.
+      while (rank > 2 && kedge_wait(context, "p", 1, KEDGE_LEVEL_STORE, 1) != KEDGE_OK && !HasFailure()) {
+      }
+      EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_STORE, 60));
+    });
   }
   // From the store alone: nothing is left of the nodes.
   void ExpectStored(const std::vector<int>& places, int64_t version) {

@@ -2,7 +2,6 @@
 // gets to the store once, as it was captured, and no node waits for another for long.
 #include "tests/gather/leaders_fixture.h"
 #include "tests/support/point_names.h"
-#include "tests/support/steered_agents.h"
 
 namespace kedge::testing {
 namespace {
@@ -190,27 +189,8 @@ TEST_F(LeadersTest, DamagedBytesGetIntoNoVersion) {
 
 // Its own images are written again and again, and get there once it can write; nobody else waits for that.
 TEST_F(LeadersTest, ALeaderThatCannotWriteGivesTheOthersImagesBack) {
-  const SteeredAgents agents(nodes_.RunFolder(0) + ".steering");
-  agents.Fail(".n3-", os::testing::CallsOf(os::testing::Call::kPwrite), EIO);
   const std::vector<int> places = {0, 1, 2, 3, 3};
-  nodes_.Run(places, Leaders(1), [&](kedge_context* context, int rank) {
-    std::vector<uint64_t> memory = Content(rank, 1);
-    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
-    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
-    const auto lacks_the_leaders = [&] {
-      const auto info = InspectGeneration(catalog(), At(1));
-      return info.ok() && info->ranks == 5 && info->missing_ranks == std::vector<uint32_t>{3, 4};
-    };
-    if (rank == 0) {
-      for (int i = 0; i < 1000 && !lacks_the_leaders(); ++i) std::this_thread::sleep_for(10ms);
-      EXPECT_TRUE(lacks_the_leaders());
-      agents.Mend();
-    }
-    // A flush that was given up is tried again by who asks.
-    while (rank > 2 && kedge_wait(context, "p", 1, KEDGE_LEVEL_STORE, 1) != KEDGE_OK && !HasFailure()) {
-    }
-    EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_STORE, 60));
-  });
+  TakeBesideAWriterThatFails(places, Leaders(1));
   ExpectStored(places, 1);
 }
 

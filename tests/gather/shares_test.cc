@@ -184,26 +184,7 @@ TEST_P(SharesPaused, TheOthersDoNotWaitForLong) {
 
 // The whole object is worth nothing; its own images are written again and again, and get there once it can write.
 TEST_F(SharesTest, AnObjectThatCannotBeWrittenIsGivenUpByAll) {
-  const SteeredAgents agents(nodes_.RunFolder(0) + ".steering");
-  agents.Fail(".n3-", os::testing::CallsOf(os::testing::Call::kPwrite), EIO);
-  nodes_.Run(kFive, kShared, [&](kedge_context* context, int rank) {
-    std::vector<uint64_t> memory = Content(rank, 1);
-    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
-    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
-    const auto lacks_the_lenders = [&] {
-      const auto info = InspectGeneration(catalog(), At(1));
-      return info.ok() && info->ranks == 5 && info->missing_ranks == std::vector<uint32_t>{3, 4};
-    };
-    if (rank == 0) {
-      for (int i = 0; i < 2000 && !lacks_the_lenders(); ++i) std::this_thread::sleep_for(10ms);
-      EXPECT_TRUE(lacks_the_lenders());
-      agents.Mend();
-    }
-    // A flush that was given up is tried again by who asks.
-    while (rank > 2 && kedge_wait(context, "p", 1, KEDGE_LEVEL_STORE, 1) != KEDGE_OK && !HasFailure()) {
-    }
-    EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_STORE, 60));
-  });
+  TakeBesideAWriterThatFails(kFive, kShared);
   ExpectWhole(1);
   ExpectStored(kFive, 1);
 }
