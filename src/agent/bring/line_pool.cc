@@ -165,8 +165,8 @@ void LinePool::Begin(Line& line, Object& object, uint64_t index) {
   line.object = &object;
   line.index = index;
   line.used = ++moment_;
-  SharedLineSequence(memory_.data(), place).store(0, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_release);
+  // Before anything is written over it.
+  SharedLineSequence(memory_.data(), place).exchange(0, std::memory_order_acq_rel);
   means_.work([self = shared_from_this(), place, source = object.source, index] {
     Result<uint32_t> bytes = self->Fetch(place, *source, index);
     self->means_.post([self, place, bytes = std::move(bytes)] { self->OnRead(place, bytes); });
