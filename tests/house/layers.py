@@ -72,8 +72,8 @@ def crowded_folders(root: Path, most: int) -> list[str]:
     return sorted(folder.relative_to(root).as_posix() for folder, size in sizes.items() if size > most)
 
 
-# What the README of a folder says: what it may touch, and where to begin.
-README_SAYS = {"what the folder may include": r"\binclud", "where to begin": r"^## Where to begin|\bBegin\b"}
+# What the README of a folder says: a title, what it may touch, and where to begin.
+README_SAYS = {"its title": r"\A# \S", "what the folder may include": r"\binclud", "where to begin": r"^## Where to begin|\bBegin\b"}
 README_LINES_MAX = 70
 
 
