@@ -15,7 +15,7 @@
 #include "store/retention.h"
 #include "store/verify.h"
 #include "store/versions.h"
-#include "tests/protect/protect_fixture.h"
+#include "tests/gather/leaders_fixture.h"
 #include "tests/support/point_names.h"
 #include "tests/support/steered_agents.h"
 
@@ -51,13 +51,8 @@ std::vector<uint64_t> CommonContent(int rank, int64_t version) {
   return memory;
 }
 
-class CommonBlocksTest : public ProtectTest {
+class CommonBlocksTest : public LeadersTest {
  protected:
-  Generation At(int64_t version) const { return {catalog().id(), "nodes", "p", version, 1, static_cast<uint32_t>(version)}; }
-  const Catalog& catalog() const {
-    if (!catalog_) catalog_ = Catalog::Open(*store_, {"test", 0, "test"}).value();
-    return *catalog_;
-  }
   // What lies in the version's objects, by their names.
   std::map<std::string, uint64_t> Data(const Generation& generation) const {
     std::map<std::string, uint64_t> found;
@@ -109,9 +104,6 @@ class CommonBlocksTest : public ProtectTest {
       EXPECT_TRUE(memory == CommonContent(rank, expected)) << "rank " << rank;
     });
   }
-
-  const std::unique_ptr<Store> store_ = MakePosixStore(os::SystemFileSystem(), {nodes_.Store(), 0600, 0700, false});
-  mutable std::optional<Catalog> catalog_;
 };
 
 class CommonBlocksOf : public CommonBlocksTest, public ::testing::WithParamInterface<const char*> {};
@@ -235,20 +227,8 @@ TEST_F(CommonBlocksTest, ANodeThatStandsStillIsNotWaitedForLong) {
   ExpectStored(all_, 2);
 }
 
-// A rank that never takes the version: the others' images are in the store soon all the same.
 TEST_F(CommonBlocksTest, ARankThatDoesNotTakeTheVersionHoldsUpNoOther) {
-  nodes_.Run(all_, kJob, [&](kedge_context* context, int rank) {
-    std::vector<uint64_t> memory = CommonContent(rank, 1);
-    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
-    if (rank == 2) return;
-    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
-    const auto has_all = [&] {
-      const auto info = InspectGeneration(catalog(), At(1));
-      return info.ok() && info->ranks == 4 && info->missing_ranks == std::vector<uint32_t>{2};
-    };
-    for (int i = 0; rank == 0 && i < 2000 && !has_all(); ++i) std::this_thread::sleep_for(10ms);
-    EXPECT_TRUE(rank != 0 || has_all());
-  });
+  TakeWithoutTheThird(kJob, [](int rank) { return CommonContent(rank, 1); });
 }
 
 TEST_F(CommonBlocksTest, AnObjectThatIsGoneIsFoundBeforeTheVersionIsComplete) {

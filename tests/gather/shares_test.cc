@@ -111,14 +111,7 @@ TEST_F(SharesTest, AreReadByWhoeverWantsThem) {
 
 // Its flush has to free slots while it is captured: nothing waits for a plan.
 TEST_F(SharesTest, AnImageThatIsLargerThanThePoolGetsThere) {
-  for (const int node : {0, 1}) nodes_.StartAgent(node, {}, "8MiB");
-  nodes_.Run({0, 1}, kShared + std::string("pool.size=8MiB\n"), [&](kedge_context* context, int rank) {
-    std::vector<uint64_t> memory(3 << 20);  // 24 MiB
-    Random(MixSeed(1, static_cast<uint64_t>(rank))).Fill(memory.data(), memory.size() * 8);
-    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
-    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
-    EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_STORE, 60));
-  });
+  TakeMoreThanThePool(kShared);
   ExpectWhole(1);
 }
 
@@ -184,7 +177,7 @@ TEST_P(SharesPaused, TheOthersDoNotWaitForLong) {
 
 // The whole object is worth nothing; its own images are written again and again, and get there once it can write.
 TEST_F(SharesTest, AnObjectThatCannotBeWrittenIsGivenUpByAll) {
-  TakeBesideAWriterThatFails(kFive, kShared);
+  TakeBesideAWriterThatFails(kFive, kShared, 20s);
   ExpectWhole(1);
   ExpectStored(kFive, 1);
 }
@@ -204,20 +197,8 @@ TEST_F(SharesTest, AShareThatCannotBeSyncedIsLeftOut) {
   ExpectStored(kFive, kLast);
 }
 
-// A rank that never takes the version: the others' images are in the store soon all the same.
 TEST_F(SharesTest, ARankThatDoesNotTakeTheVersionHoldsUpNoOther) {
-  nodes_.Run(all_, kShared, [&](kedge_context* context, int rank) {
-    std::vector<uint64_t> memory = Content(rank, 1);
-    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
-    if (rank == 2) return;
-    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
-    const auto has_all = [&] {
-      const auto info = InspectGeneration(catalog(), At(1));
-      return info.ok() && info->ranks == 4 && info->missing_ranks == std::vector<uint32_t>{2};
-    };
-    for (int i = 0; rank == 0 && i < 2000 && !has_all(); ++i) std::this_thread::sleep_for(10ms);
-    EXPECT_TRUE(rank != 0 || has_all());
-  });
+  TakeWithoutTheThird(kShared, [](int rank) { return Content(rank, 1); });
 }
 
 // ---- Over a bucket ----
@@ -265,14 +246,7 @@ class SharesInBucket : public SharesTest {
     for (const int node : all_) {
       if (nodes_.KillAgent(node)) nodes_.DeleteFiles(node);
     }
-    nodes_.Run(places, Keys(), [&](kedge_context* context, int rank) {
-      std::vector<uint64_t> memory = TwoChunks(rank, 0);
-      EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
-      int64_t version = -1;
-      EXPECT_KEDGE_OK(kedge_restart(context, "p", -1, &version));
-      EXPECT_EQ(version, expected);
-      EXPECT_TRUE(memory == TwoChunks(rank, expected)) << "rank " << rank;
-    });
+    ExpectTwoChunks(places, Keys(), expected);
   }
 
   const std::unique_ptr<s3::testing::S3Server> server_ = s3::testing::S3Server::StartMoto();

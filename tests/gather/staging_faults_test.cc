@@ -186,14 +186,7 @@ TEST_P(StagingOfLayout, ANodeThatNeedsRoomWritesWhatWaitsThere) {
 
 TEST_P(StagingOfLayout, AnImageThatIsLargerThanThePoolGetsThere) {
   StartStager(2);
-  for (const int node : {0, 1}) nodes_.StartAgent(node, {}, "8MiB");
-  nodes_.Run({0, 1}, KeysWith(GetParam()) + "pool.size=8MiB\n", [&](kedge_context* context, int rank) {
-    std::vector<uint64_t> memory(3 << 20);  // 24 MiB
-    Random(MixSeed(1, static_cast<uint64_t>(rank))).Fill(memory.data(), memory.size() * 8);
-    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
-    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
-    EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_STORE, 60));
-  });
+  TakeMoreThanThePool(KeysWith(GetParam()));
   ExpectWhole(1);
 }
 

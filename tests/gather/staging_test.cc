@@ -249,16 +249,7 @@ class StagingRelease : public StagingTest {
       }
     });
   }
-  void ExpectRestartOf(int64_t expected, const std::string& keys = "") {
-    nodes_.Run(places_, keys, [&](kedge_context* context, int rank) {
-      std::vector<uint64_t> memory = TwoChunks(rank, 0);
-      EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
-      int64_t version = -1;
-      EXPECT_KEDGE_OK(kedge_restart(context, "p", -1, &version));
-      EXPECT_EQ(version, expected);
-      EXPECT_TRUE(memory == TwoChunks(rank, expected)) << "rank " << rank;
-    });
-  }
+  void ExpectRestartOf(int64_t expected, const std::string& keys = "") { ExpectTwoChunks(places_, keys, expected); }
   // As an operator ends an agent: it leaves when nothing needs it any more.
   void ExpectLeaves(int node) {
     auto stop = nodes_.Tool(node, {"agent", "--stop"});

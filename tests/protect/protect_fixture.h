@@ -75,6 +75,28 @@ class ProtectTest : public ::testing::Test {
       EXPECT_GE(reached, level) << "rank " << rank;
     });
   }
+  // What each rank has protected as TwoChunks comes back bit for bit.
+  void ExpectTwoChunks(const std::vector<int>& places, const std::string& keys, int64_t expected) {
+    nodes_.Run(places, keys, [&](kedge_context* context, int rank) {
+      std::vector<uint64_t> memory = TwoChunks(rank, 0);
+      EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+      int64_t version = -1;
+      EXPECT_KEDGE_OK(kedge_restart(context, "p", -1, &version));
+      EXPECT_EQ(version, expected);
+      EXPECT_TRUE(memory == TwoChunks(rank, expected)) << "rank " << rank;
+    });
+  }
+  // An image of 24 MiB of each of two nodes gets to the store through a pool of 8.
+  void TakeMoreThanThePool(const std::string& keys) {
+    for (const int node : {0, 1}) nodes_.StartAgent(node, {}, "8MiB");
+    nodes_.Run({0, 1}, keys + "pool.size=8MiB\n", [&](kedge_context* context, int rank) {
+      std::vector<uint64_t> memory(3 << 20);
+      Random(MixSeed(1, static_cast<uint64_t>(rank))).Fill(memory.data(), memory.size() * 8);
+      EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+      EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 1, 0));
+      EXPECT_KEDGE_OK(kedge_wait(context, "p", 1, KEDGE_LEVEL_STORE, 60));
+    });
+  }
   // Restarts and expects `version` bit for bit on all ranks; -1: there was something, and it is lost. Bytes that came from the
   // store.
   uint64_t ExpectRestart(const std::vector<int>& places, const std::string& keys, int64_t expected,

@@ -198,10 +198,7 @@ void Flush::DropObject(Image& image) {
   image.flush_time = Duration::zero();
   image.flush_written = PieceWritten{};
   image.pieces_queued = 0;
-  if (image.object == nullptr) return;
-  // Removing what was begun may block: the last reference goes on a worker.
-  core_.workers().Submit([object = std::move(image.object)] {});
-  image.object = nullptr;
+  core_.LetGo(image.object);
 }
 
 void Flush::Forget(Image& image) {

@@ -308,10 +308,8 @@ void Carrier::Fail(Image& image, const Status& why) {
 void Carrier::Withdraw(Image& image) {
   image.progress->is_withdrawn = true;
   image.record = Buffer();
-  // Removing what was begun may block: the last reference goes on a worker.
-  if (image.object != nullptr) core_.workers().Submit([object = std::move(image.object)] {});
-  if (image.share_of != nullptr) core_.workers().Submit([object = std::move(image.share_of)] {});
-  image.object = nullptr;
+  core_.LetGo(image.object);
+  core_.LetGo(image.share_of);
 }
 
 void Carrier::Hold(Job& job, const Generation& generation, Image& image) {
@@ -406,8 +404,7 @@ Cargo::Written Carrier::TakeWritten(const Generation& generation) {
     const ImageEntry entry{rank, "", 0, record_bytes, image.item.record_crc32c, image.item.image_bytes};
     written.images.push_back({image.object, std::move(image.record), entry});
   }
-  // Nothing is written there from now on; nor is it removed here, where that may block.
-  if (load.shared != nullptr) core_.workers().Submit([object = std::move(load.shared)] {});
+  core_.LetGo(load.shared);  // nothing is written there from now on
   return written;
 }
 
@@ -491,7 +488,7 @@ void Carrier::Tick() {
     const bool is_over = now_ns - load.asked_ns > kKept.count() && !load.IsUnderWay() && load.waiting.empty();
     ++entry;
     if (is_over) {
-      if (load.shared != nullptr) core_.workers().Submit([object = std::move(load.shared)] {});
+      core_.LetGo(load.shared);
       loads_.erase(generation);
     } else if (is_late && !load.is_due && IsAwaited(generation)) {
       LogDebug("agent", "{}: what is to come from other nodes is waited for no longer", generation.ToString());

@@ -117,25 +117,26 @@ void Shipper::OnStager(const Generation& generation, const Result<std::string>& 
 }
 
 void Shipper::Ship(const Key& key, CarryRequest request) {
-  Version* const version = core_.FindVersion(key.first);
-  request.generation = key.first;
-  request.ranks = version == nullptr ? 0 : version->ranks;
-  std::ranges::sort(request.images, {}, &CarryRequest::Item::rank);
+  const Version* const version = core_.FindVersion(key.first);
   for (const CarryRequest::Item& item : request.images) flush_.Ship(*version->images.at(item.rank));
   os::KillPoint("ship-begun");
-  shipments_[key] = {.request = std::move(request), .heard_ns = core_.clock().NowNs()};
-  Ask(key);
+  Begin(key, std::move(request), nullptr);
 }
 
 void Shipper::Borrow(const Key& key, CarryRequest request, uint64_t bytes) {
   Version& version = *core_.FindVersion(key.first);
-  request.generation = key.first;
-  request.ranks = version.ranks;
   request.is_shared = true;
-  std::ranges::sort(request.images, {}, &CarryRequest::Item::rank);
   auto lender = std::make_unique<NodeLender>(peers_.LinkFor(*version.job), key.second, key.first);
   version.borrowed = std::make_shared<ObjectUnderWay>(key.first, std::move(lender), bytes);
-  shipments_[key] = {.request = std::move(request), .heard_ns = core_.clock().NowNs(), .share = version.borrowed};
+  Begin(key, std::move(request), version.borrowed);
+}
+
+void Shipper::Begin(const Key& key, CarryRequest request, std::shared_ptr<ObjectUnderWay> share) {
+  const Version* const version = core_.FindVersion(key.first);
+  request.generation = key.first;
+  request.ranks = version == nullptr ? 0 : version->ranks;
+  std::ranges::sort(request.images, {}, &CarryRequest::Item::rank);
+  shipments_[key] = {.request = std::move(request), .heard_ns = core_.clock().NowNs(), .share = std::move(share)};
   Ask(key);
 }
 
@@ -172,7 +173,7 @@ void Shipper::OnShareFinished(Version& version, const std::vector<ImageEntry>& e
 void Shipper::LetGo(const Generation& generation, std::shared_ptr<ObjectUnderWay> share) {
   Version* const version = core_.FindVersion(generation);
   if (version != nullptr && version->borrowed == share) version->borrowed = nullptr;
-  core_.workers().Submit([object = std::move(share)] {});  // which may block
+  core_.LetGo(share);
 }
 
 void Shipper::LookAtShares() {

@@ -99,6 +99,8 @@ class Shipper {
   void Ship(const Key& key, CarryRequest request);
   // In the leader's object, from here.
   void Borrow(const Key& key, CarryRequest request, uint64_t bytes);
+  // The request is complete but for what the version says. Null: nothing is shared.
+  void Begin(const Key& key, CarryRequest request, std::shared_ptr<ObjectUnderWay> share);
   // All that the plan has of this node goes to the object of one leader.
   void OnDecidedToShare(const Generation& generation, const WritePlan& decided);
   void LetGo(const Generation& generation, std::shared_ptr<ObjectUnderWay> share);

@@ -141,10 +141,9 @@ Status LocateChunks(const Session& session, const Image* begun, AnnouncedImage* 
     chunk.object_offset = announced->record.chunks[i].object_offset;
     if (before != nullptr && before->released) {
       const Placement& placement = table.chunks[i];
-      const bool is_same = placement.kind == PlacementKind::kSlot && before->slot == placement.slot &&
-                           before->slot_generation == placement.slot_generation && before->offset == placement.offset &&
-                           before->bytes == placement.bytes && before->object_offset == chunk.object_offset &&
-                           chunk.in_own_object;
+      chunk.PutIn({nullptr, placement.slot, placement.slot_generation, placement.offset});
+      const bool is_same =
+          placement.kind == PlacementKind::kSlot && before->IsSame(chunk) && before->bytes == chunk.bytes && chunk.in_own_object;
       if (!is_same) return RefusedEntry("a chunk that was whole has become another one");
       chunk = *before;
     } else {

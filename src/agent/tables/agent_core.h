@@ -201,6 +201,13 @@ class AgentCore {
     });
   }
 
+  // Lets go of it on a worker, since its end may block. Null: nothing to do.
+  template <typename Object>
+  void LetGo(std::shared_ptr<Object>& object) {
+    if (object != nullptr) workers_->Submit([last = std::move(object)] {});
+    object = nullptr;
+  }
+
   // ---- For the daemon ----
   // Whether nothing of Background runs or is queued any more, waiting at most `timeout` for each kind of worker.
   bool WaitIdle(Duration timeout) { return workers_->WaitIdle(timeout) && publishers_->WaitIdle(timeout); }
