@@ -239,6 +239,21 @@ TEST_F(S3Faults, AnUploadThatFailsForGoodLeavesNothing) {
   EXPECT_EQ(UploadsLeft(prefix), 0u);
 }
 
+// The owner would complete the object of what is listed, with zeros for the rest.
+TEST_F(S3Faults, WhoContributesIsToldOfAPartThatIsNotListed) {
+  const auto store = StoreAt(NewPrefix());
+  const auto writer = store->CreateObject("object", kWriter, 0);
+  ASSERT_TRUE(writer.ok()) << writer.status().ToString();
+  const auto contributor = store->JoinObject((*writer)->handle());
+  ASSERT_TRUE(contributor.ok()) << contributor.status().ToString();
+  proxy_.Use([](size_t, const std::string& line) {
+    return line.find("partNumber=1") != std::string::npos ? Fault::kPretended204 : Fault::kNone;
+  });
+  ASSERT_TRUE((*contributor)->WriteAt(0, Content()).ok());
+  EXPECT_EQ((*contributor)->Finish().code(), Code::kUnavailable);
+  EXPECT_TRUE((*writer)->Abandon().ok());
+}
+
 // It is asked for as long as any request; then the object is given up, and a new one may be written.
 TEST_F(S3Faults, ACompletionThatAlwaysMeetsAnotherRequestGivesTheObjectUp) {
   const auto is_completion = [](const std::string& line) {

@@ -25,6 +25,17 @@ Status CheckRange(const std::string& what, const Reply& reply, uint64_t bytes) {
   return Status(Code::kCorrupt, fmt::format("{}: {} bytes came where {} were asked for", what, reply.answer.into_bytes, bytes));
 }
 
+// Of `what`, whether the server has all parts that arrived. An object is made of what is listed, and the rest would be zeros.
+Status CheckListed(const std::string& what, const std::vector<ListedPart>& arrived, const std::vector<ListedPart>& listed) {
+  for (const ListedPart& part : arrived) {
+    const auto found = std::ranges::find(listed, part.number, &ListedPart::number);
+    if (found == listed.end() || found->bytes != part.bytes) {
+      return Status(Code::kUnavailable, fmt::format("{}: part {} of its upload is gone", what, part.number));
+    }
+  }
+  return Status::Ok();
+}
+
 }  // namespace
 
 // ---- Parts ----
@@ -294,14 +305,9 @@ Result<std::vector<ListedPart>> S3ObjectWriter::AllParts(const Upload& upload) {
   if (!has_gaps && !may_be_more && !place_.is_shared) return own;
   std::map<uint32_t, ListedPart> all;
   KEDGE_ASSIGN_OR_RETURN(const std::vector<ListedPart> listed, Uploads(bucket_).Parts(upload.key, upload.id));
+  KEDGE_RETURN_IF_ERROR(CheckListed(bucket_.Describe(place_.key), own, listed));
   for (const ListedPart& part : listed) all[part.number] = part;
-  for (const ListedPart& part : own) {
-    if (!all.contains(part.number)) {
-      return Status(Code::kUnavailable,
-                    fmt::format("{}: part {} of its upload is gone", bucket_.Describe(place_.key), part.number));
-    }
-    all[part.number] = part;
-  }
+  for (const ListedPart& part : own) all[part.number] = part;
   const uint32_t count = all.empty() ? last : std::max(last, all.rbegin()->first);
   for (uint32_t number = 1; number <= count; ++number) {
     if (all.contains(number)) continue;
@@ -372,7 +378,12 @@ Status S3ObjectContributor::WriteAt(uint64_t offset, ByteSpan bytes) {
 
 Status S3ObjectContributor::Finish() {
   KEDGE_RETURN_IF_ERROR(parts_.SendRest([this] { return Result<Upload>(upload_); }, parts_.end()));
-  return parts_.Await();
+  KEDGE_RETURN_IF_ERROR(parts_.Await());
+  const std::vector<ListedPart> sent = parts_.Sent();
+  if (sent.empty()) return Status::Ok();
+  // The owner knows of these parts by the server's list alone.
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<ListedPart> listed, Uploads(bucket_).Parts(upload_.key, upload_.id));
+  return CheckListed(bucket_.Describe(upload_.key), sent, listed);
 }
 
 // ---- Reading ----

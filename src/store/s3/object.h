@@ -115,12 +115,13 @@ class S3ObjectWriter final : public ObjectWriter {
 class S3ObjectContributor final : public ObjectContributor {
  public:
   S3ObjectContributor(Bucket& bucket, BytesInFlight& memory, const Upload& upload)
-      : upload_(upload), parts_(bucket, memory, upload.part_bytes) {}
+      : bucket_(bucket), upload_(upload), parts_(bucket, memory, upload.part_bytes) {}
   Status WriteAt(uint64_t offset, ByteSpan bytes) override;
   uint64_t NextBorder(uint64_t offset) const override { return parts_.layout().NextBorder(offset); }
   Status Finish() override;
 
  private:
+  Bucket& bucket_;
   const Upload upload_;
   PartCollector parts_;
 };
