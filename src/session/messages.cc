@@ -197,7 +197,7 @@ KEDGE_FIELDS(RestoredRecord) {
   walk(m.beside.first), walk(m.beside.end);
 }
 KEDGE_FIELDS(KnownJob) {
-  walk(m.store_id), walk(m.attempt), walk(m.live_ranks), walk(m.has_versions), walk(m.unrecorded);
+  walk(m.store_id), walk(m.attempt), walk(m.live_ranks), walk(m.knows_versions), walk(m.unrecorded);
   walk.List(m.restored, 24);
 }
 KEDGE_FIELDS(KnownJobsReply) {

@@ -245,7 +245,7 @@ struct KnownJob {
   StoreId store_id;
   uint32_t attempt = 0;                  // the newest
   uint32_t live_ranks = 0;               // of it, on this node
-  bool has_versions = false;             // something of one is on this node
+  bool knows_versions = false;           // one is on this node, in part at least, or was in the store
   std::string unrecorded;                // as in its Hello
   std::vector<RestoredRecord> restored;  // what its attempts went on from, as far as this node was told
 };

@@ -295,6 +295,26 @@ TEST_P(NothingInItsPlace, AnotherStoreIsMadeThereWhenAskedFor) {
   EXPECT_EQ(Init(anew), KEDGE_OK) << kedge_error_message();
 }
 
+// Else the job would begin anew, and hear that it never had one.
+TEST_P(NothingInItsPlace, NoneIsMadeThereWhereTheNodesHadAVersionOfItAndHaveLostIt) {
+  Take({0}, "", 1, KEDGE_LEVEL_STORE);
+  std::filesystem::remove(nodes_.RunFolder(0) + "/pool/pool");
+  for (const bool restarts : {false, true}) {
+    if (restarts) {
+      ExpectRestart({0}, "", 1);
+    } else {
+      EXPECT_EQ(Init(""), KEDGE_OK) << kedge_error_message();
+    }
+    GoAway();
+    nodes_.Run({0}, "store.create=parents\n", [](kedge_context* context, int) {
+      int64_t version = -1;
+      EXPECT_EQ(kedge_restart(context, "p", -1, &version), KEDGE_ERROR_UNAVAILABLE) << kedge_error_message();
+    });
+    ExpectNothingMade();
+    ComeBack();
+  }
+}
+
 TEST_P(NothingInItsPlace, AStoreIsMadeThereForAJobOfWhichTheNodesHaveNothing) {
   GoAway();
   EXPECT_EQ(Init(""), KEDGE_OK) << kedge_error_message();

@@ -254,7 +254,7 @@ KnownJobsReply Sessions::KnownJobs(const KnownJobsRequest& request) const {
   for (const auto& [key, job] : core_.jobs()) {
     if (job->name != request.job || job->hello.keys.store_path != request.store_path) continue;
     KnownJob& known = reply.jobs.emplace_back(
-        KnownJob{job->store_id, job->hello.attempt, 0, !job->versions.empty(), job->hello.unrecorded, job->restored});
+        KnownJob{job->store_id, job->hello.attempt, 0, job->KnowsVersions(), job->hello.unrecorded, job->restored});
     for (const Session* session : core_.sessions().all()) {
       known.live_ranks += session->job == job.get() && os::IsAlive(session->owner) ? 1 : 0;
     }

@@ -133,6 +133,8 @@ struct Job {
   // The version, without images when it is new (true).
   std::pair<Version*, bool> AddVersion(const ImageIdentity& identity);
   void RemoveVersion(const Generation& generation);
+  // One is here, or was in the store, as far as this node was told.
+  bool KnowsVersions() const { return !versions.empty() || !stored_newest.empty() || stored_attempt > 0 || !restored.empty(); }
   // That one of its attempts went on from there; whether that is news. The newest are kept.
   bool LearnRestored(const RestoredRecord& record);
   // Of the present attempt; what is said of older ones is passed over.

@@ -40,7 +40,7 @@ std::string Encode(const Core& core, const std::vector<KnownJob>& known) {
     encoder.U64(job.store_id.low);
     encoder.Varint(job.attempt);
     encoder.Varint(job.live_ranks);
-    encoder.U8(job.has_versions ? 1 : 0);
+    encoder.U8(job.knows_versions ? 1 : 0);
     encoder.String(job.unrecorded);
     encoder.String(EncodeRestored(job.restored));
   }
@@ -57,7 +57,7 @@ bool IsSameRestart(const RestoredRecord& one, const RestoredRecord& other) {
 void Add(KnownJob job, KnownJob* known) {
   known->store_id = job.store_id;
   known->live_ranks += job.live_ranks;
-  known->has_versions = known->has_versions || job.has_versions;
+  known->knows_versions = known->knows_versions || job.knows_versions;
   if (job.attempt >= known->attempt) {
     known->attempt = job.attempt;
     known->unrecorded = std::move(job.unrecorded);
@@ -83,7 +83,7 @@ Result<std::vector<KnownJob>> GatherKnownJobs(const Core& core, Result<std::uniq
       job.store_id.low = decoder.U64();
       job.attempt = decoder.Varint32();
       job.live_ranks = decoder.Varint32();
-      job.has_versions = decoder.U8() != 0;
+      job.knows_versions = decoder.U8() != 0;
       job.unrecorded = decoder.String(kAttemptBytesMax);
       KEDGE_ASSIGN_OR_RETURN(job.restored, DecodeRestored(std::string(decoder.String(kRestoredBytesMax))));
       if (!is_new) continue;
@@ -100,7 +100,7 @@ Result<std::vector<KnownJob>> GatherKnownJobs(const Core& core, Result<std::uniq
 std::vector<KnownJob> GoingOn(const std::vector<KnownJob>& known) {
   std::vector<KnownJob> going_on;
   std::copy_if(known.begin(), known.end(), std::back_inserter(going_on),
-               [](const KnownJob& job) { return job.has_versions || job.live_ranks > 0 || !job.unrecorded.empty(); });
+               [](const KnownJob& job) { return job.knows_versions || job.live_ranks > 0 || !job.unrecorded.empty(); });
   return going_on;
 }
 

@@ -16,7 +16,7 @@ namespace kedge::client {
 // that does not answer as it should knows nothing, and its status takes the connection's place.
 Result<std::vector<KnownJob>> GatherKnownJobs(const Core& core, Result<std::unique_ptr<Connection>>* agent);
 
-// Those of which the nodes have more than a number: versions, live ranks, or an attempt that the store was not told of.
+// Those of which the nodes know more than a number: versions, live ranks, or an attempt that the store was not told of.
 std::vector<KnownJob> GoingOn(const std::vector<KnownJob>& known);
 
 // The entry of that store; one with attempt 0 when there is none.

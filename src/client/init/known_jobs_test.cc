@@ -43,7 +43,7 @@ class KnownJobsTest : public NodesTest {
   }
   static std::string Described(const KnownJob& job) {
     std::string text = fmt::format("store {}, attempt {}, {} live, {}, '{}', restarts", job.store_id.low, job.attempt,
-                                   job.live_ranks, job.has_versions ? "versions" : "none", job.unrecorded);
+                                   job.live_ranks, job.knows_versions ? "versions" : "none", job.unrecorded);
     std::set<std::string> restarts;
     for (const RestoredRecord& record : job.restored) restarts.insert(fmt::format(" {}.{}", record.attempt, record.take));
     for (const std::string& restart : restarts) text += restart;
