@@ -30,7 +30,7 @@ def files(*names: str) -> set[str]:
 @pytest.mark.slow
 @pytest.mark.needs("MPICH")
 def test_small_runs_make_tables_and_figures(tmp_path: Path) -> None:
-    run(tmp_path, "--rounds", "1", "--mib", "4", "messages", "told", "starts", "checkpoints")
+    run(tmp_path, "--rounds", "1", "--mib", "4", "--warmups", "2", "messages", "told", "starts", "checkpoints")
     assert {path.name for path in tmp_path.iterdir()} == files("messages", "told", "starts", "checkpoints") | {"coastal.toml"}
     told = json.loads((tmp_path / "told.json").read_text())["told"]
     assert [record["ranks"] for record in told] == [4, 8, 16, 32, 64, 128, 256, 512, 1024]
