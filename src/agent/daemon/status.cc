@@ -59,6 +59,7 @@ std::vector<NamedCounter> Counters(Agent& agent) {
       {"recalls", c.recalls, "Rounds of asking clients for unused slots"},
       {"images_evicted", c.images_evicted, "Cached images that made room"},
       {"versions_protected", c.versions_protected, "Versions that reached the level node"},
+      {"redundancy_bytes", c.bytes_redundancy, "Bytes of parity, and of copies of other nodes' images, that were made here"},
       {"natural_bytes", c.bytes_natural, "Bytes of protected images that need no redundancy, since enough nodes have them"},
       {"protect_failures", c.protect_failures, "Versions whose protection across nodes was given up"},
       {"images_brought", c.images_brought, "Images fetched from other nodes or rebuilt from their redundancy"},

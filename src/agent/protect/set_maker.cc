@@ -181,8 +181,12 @@ void SetMaker::OnRoom() {
 Status SetMaker::Keep(HeldSet& held, const std::vector<uint32_t>& members, std::vector<std::vector<OwnRange>> objects,
                       std::vector<BlockTable> tables) {
   for (size_t i = 0; i < members.size(); ++i) {
+    const uint64_t bytes = tables[i].bytes;
     Status kept = held_sets_.KeepObject(held, members[i], std::move(tables[i]), std::move(objects[i]));
-    if (kept.ok()) continue;
+    if (kept.ok()) {
+      core_.counters().bytes_redundancy += bytes;
+      continue;
+    }
     objects.erase(objects.begin(), objects.begin() + static_cast<std::ptrdiff_t>(i) + 1);
     room_.Release(objects);
     return kept;

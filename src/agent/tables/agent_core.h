@@ -49,7 +49,8 @@ struct AgentCounters {
   uint64_t recalls = 0;
   uint64_t images_evicted = 0;
   uint64_t versions_protected = 0;
-  uint64_t bytes_natural = 0;  // of protected images, that needed no redundancy
+  uint64_t bytes_redundancy = 0;  // of sets, that this node has made
+  uint64_t bytes_natural = 0;     // of protected images, that needed no redundancy
   uint64_t protect_failures = 0;
   uint64_t images_brought = 0;
   uint64_t inventories_asked = 0;
