@@ -28,7 +28,7 @@ inline constexpr size_t kNodeNameBytesMax = 255;  // also of a failure domain
 // The numbers are part of the format.
 enum class Scheme : uint8_t {
   kNone = 0,
-  kPartner = 1,      // whole copies on the next members of the group
+  kPartner = 1,      // copies on the next members of the group
   kXor = 2,          // one parity row: survives one loss a group
   kReedSolomon = 3,  // k parity rows: survives k losses a group
 };
@@ -78,7 +78,7 @@ struct SetMember {
   std::optional<uint32_t> rank;  // none: this node has fewer ranks; its image is empty
   BlockTable blocks;             // of the image's stream
   Buffer image_record;           // encoded: the last bytes of the stream
-  NaturalBlocks natural = {};    // none without parity
+  NaturalBlocks natural = {};
 
   // Of its thin stream (redundancy/natural.h).
   uint64_t thin_bytes() const { return blocks.bytes - natural.bytes(); }

@@ -27,7 +27,7 @@
 namespace kedge::net {
 
 // Of the frames, and of what agents say in them (agent/peers/peer_messages.h): raised when either changes.
-inline constexpr uint8_t kNetProtocol = 8;
+inline constexpr uint8_t kNetProtocol = 9;
 inline constexpr size_t kFrameHeaderBytes = 32;
 inline constexpr size_t kFrameBytesMax = 2048;  // small: each endpoint clears a thousand of the provider's buffers (fabric.cc)
 inline constexpr size_t kPayloadBytesMax = kFrameBytesMax - kFrameHeaderBytes - kTagBytes;

@@ -98,6 +98,44 @@ TEST_P(Conformance, ImagesOfAnyLengthAndNoneAtAllComeBack) {
   ForEachPromisedLoss(cluster, ExpectAllComeBack);
 }
 
+// What a set's redundancy takes on all nodes.
+uint64_t RedundancyBytes(MemoryCluster& cluster) {
+  uint64_t bytes = 0;
+  for (const auto& [name, node] : cluster.nodes()) {
+    for (const testing::MemoryNode::Parity& parity : node.parity) bytes += parity.bytes.size();
+    for (const auto& [rank, image] : node.images) bytes += image.size();
+  }
+  for (uint32_t rank = 0; rank < cluster.ranks(); ++rank) bytes -= cluster.original(rank).size();
+  return bytes;
+}
+
+TEST_P(Conformance, NaturalBlocksComeBackFromTheMembersThatHaveThem) {
+  MemoryCluster plain = Equal(40'000);
+  ASSERT_TRUE(plain.Protect().ok());
+  MemoryCluster cluster = Equal(40'000);
+  cluster.ShareBlocks(kBlockBytesMin, 0.9);
+  ASSERT_TRUE(cluster.Protect().ok());
+  EXPECT_LT(RedundancyBytes(cluster), RedundancyBytes(plain));
+  ForEachPromisedLoss(cluster, ExpectAllComeBack);
+}
+
+// One more than may be lost has them: a byte of each may flip that many times.
+TEST_P(Conformance, ANaturalBlockThatIsDamagedIsTakenFromAnotherMember) {
+  MemoryCluster cluster = Equal(40'000);
+  cluster.ShareBlocks(kBlockBytesMin, 0.9);
+  ASSERT_TRUE(cluster.Protect().ok());
+  const Node& lost = cluster.layout().groups[0][0];
+  const auto set = cluster.FindSet(lost.ranks[0]);
+  cluster.Lose(lost.name);
+  for (uint32_t damaged = 1; damaged < set->parity; ++damaged) {
+    Buffer& image = cluster.nodes()[set->members[damaged].node].images.at(*set->members[damaged].rank);
+    for (const NaturalBlocks::Block& block : set->members[damaged].natural.blocks) image[block.offset + 11] ^= std::byte{1};
+  }
+  const auto restored = cluster.Restore(lost.ranks[0]);
+  ASSERT_TRUE(restored.status.ok()) << restored.status.ToString();
+  EXPECT_TRUE(restored.bytes == cluster.original(lost.ranks[0]));
+}
+
 TEST_P(Conformance, OneLossMoreIsLostAndSaid) {
   MemoryCluster cluster = Equal(40'000);
   ASSERT_TRUE(cluster.Protect().ok());
@@ -289,6 +327,26 @@ TEST(Runs, WithMoreBadBlocksThanACodeWordBears) {
   std::vector<BlockRef> bad;
   for (const BadBlock& block : assembler.TakeBadBlocks()) bad.push_back(block.block);
   EXPECT_THAT(bad, ::testing::UnorderedElementsAreArray(damaged));
+}
+
+// Nodes that are no neighbours have all copies of their images elsewhere. Only what these leave out may be lost with them.
+TEST(ThinCopies, NeedTheMembersThatHaveTheirNaturalBlocks) {
+  for (const bool shares : {false, true}) {
+    const LayoutOptions options{.scheme = Scheme::kPartner, .group_size = 4};
+    MemoryCluster cluster(*MakeLayout(MakeNodes({1, 1, 1, 1}), options), {40'000, 40'000, 40'000, 40'000}, 3);
+    if (shares) cluster.ShareBlocks(kBlockBytesMin, 0.9);
+    ASSERT_TRUE(cluster.Protect().ok());
+    const std::vector<Node>& group = cluster.layout().groups[0];
+    for (const uint32_t member : {0u, 2u}) cluster.Lose(group[member].name);
+    const RestorePlan plan = PlanRestore(cluster.generation(), cluster.ranks(), cluster.Inventories(), false);
+    EXPECT_EQ(plan.complete(), !shares);
+    for (const uint32_t member : {0u, 2u}) {
+      EXPECT_EQ(cluster.Restore(group[member].ranks[0]).status.ok(), !shares) << member;
+      if (shares) {
+        EXPECT_THAT(plan.WhatIsLost(), HasSubstr("missing are the images of " + group[0].name + " and " + group[2].name));
+      }
+    }
+  }
 }
 
 // Image and parity of a node need not be lost together: what the plan says is what can be done.

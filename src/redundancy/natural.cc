@@ -13,8 +13,21 @@
 namespace kedge::redundancy {
 namespace {
 
-// What parity must get shorter by: each natural block costs some bytes of the set record, and a read of its own at a restart.
+// What parity or copies must get shorter by: each natural block costs some bytes of the set record, and a read of its own at a
+// restart.
 constexpr uint64_t kWorthOneIn = 16;
+
+// What is encoded against one loss: the longest stream, as parity, or all of them, as copies.
+struct EncodedBytes {
+  uint64_t whole = 0;
+  uint64_t thin = 0;
+
+  void Add(Scheme scheme, const SetMember& member) {
+    const bool copies = scheme == Scheme::kPartner;
+    whole = copies ? whole + member.blocks.bytes : std::max(whole, member.blocks.bytes);
+    thin = copies ? thin + member.thin_bytes() : std::max(thin, member.thin_bytes());
+  }
+};
 
 // Blocks of different sizes are different, whatever their fingerprints.
 struct SizedBlock {
@@ -28,7 +41,7 @@ struct HashOfSizedBlock {
 
 }  // namespace
 
-void KeepNatural(uint32_t parity, std::vector<SetMember>* members) {
+void KeepNatural(Scheme scheme, uint32_t parity, std::vector<SetMember>* members) {
   struct Owners {
     uint32_t count = 0;
     const SetMember* last = nullptr;  // a member counts once
@@ -43,16 +56,14 @@ void KeepNatural(uint32_t parity, std::vector<SetMember>* members) {
       if (std::exchange(of_block.last, &member) != &member) ++of_block.count;
     }
   }
-  uint64_t longest = 0;
-  uint64_t longest_thin = 0;
+  EncodedBytes encoded;
   for (SetMember& member : *members) {
     std::erase_if(member.natural.blocks, [&](const NaturalBlocks::Block& block) {
       return owners[{member.natural.block_bytes, block.fingerprint}].count <= parity;
     });
-    longest = std::max(longest, member.blocks.bytes);
-    longest_thin = std::max(longest_thin, member.thin_bytes());
+    encoded.Add(scheme, member);
   }
-  const bool is_worth_it = longest - longest_thin >= longest / kWorthOneIn;
+  const bool is_worth_it = encoded.whole - encoded.thin >= encoded.whole / kWorthOneIn;
   for (SetMember& member : *members) {
     if (!is_worth_it || member.natural.blocks.empty()) member.natural = {};
   }

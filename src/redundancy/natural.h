@@ -2,9 +2,10 @@
 // duplicates").
 //
 // Ranks of one program have data in common. A block that more members have than a set may lose survives anyway. It is left out of
-// what is encoded: parity is made of *thin streams*, each a member's stream without its natural blocks, so that it is shorter,
-// and fewer bytes are read for it. A lost image is its thin stream, rebuilt, and its natural blocks as other members have them.
-// Where there are none, thin stream and stream are the same.
+// what is encoded, or copied to partners: parity is made of *thin streams*, and copies are of these, each a member's stream
+// without its natural blocks. So parity is shorter, copies are smaller, and fewer bytes are read for them. A lost image is its
+// thin stream, rebuilt or as a partner has it, and its natural blocks as other members have them. Where there are none, thin
+// stream and stream are the same.
 //
 // A member tells the others, with the table of its stream, the fingerprints of its blocks. Each member keeps of all of them,
 // alone and with the same result, those that are natural (KeepNatural). So the set record says in whose streams a block lies: in
@@ -23,9 +24,10 @@
 
 namespace kedge::redundancy {
 
-// Keeps of the members' blocks those that more than `parity` of them have, and none at all where parity would be hardly shorter.
-// What another member has kept already may be given in place of all its blocks: the result is the same.
-void KeepNatural(uint32_t parity, std::vector<SetMember>* members);
+// Keeps of the members' blocks those that more than `parity` of them have, and none at all where parity would be hardly shorter,
+// or the copies of all members together (scheme partner) hardly smaller. What another member has kept already may be given in
+// place of all its blocks: the result is the same.
+void KeepNatural(Scheme scheme, uint32_t parity, std::vector<SetMember>* members);
 
 // The rest of a member's stream.
 class ThinStream {

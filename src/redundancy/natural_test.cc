@@ -67,17 +67,17 @@ class Natural : public ::testing::Test {
 
 TEST_F(Natural, BlocksAreInMoreMembersThanMayBeLost) {
   Make({"abcx", "abyy", "azzb"});
-  KeepNatural(1, &set_.members);
+  KeepNatural(Scheme::kXor, 1, &set_.members);
   EXPECT_EQ(NaturalOf(0), "ab");
   EXPECT_EQ(NaturalOf(1), "ab") << "what one member has twice is lost with it";
   EXPECT_EQ(NaturalOf(2), "ab");
-  KeepNatural(2, &set_.members);
+  KeepNatural(Scheme::kReedSolomon, 2, &set_.members);
   EXPECT_EQ(NaturalOf(0), "ab");
 }
 
 TEST_F(Natural, TwoLossesNeedThree) {
   Make({"abcx", "abyy", "azzw"});
-  KeepNatural(2, &set_.members);
+  KeepNatural(Scheme::kReedSolomon, 2, &set_.members);
   EXPECT_EQ(NaturalOf(0), "a");
   EXPECT_EQ(NaturalOf(2), "a");
 }
@@ -86,34 +86,44 @@ TEST_F(Natural, TwoLossesNeedThree) {
 TEST_F(Natural, WhatSomeHaveKeptAlreadyGivesTheSame) {
   Make({"abcxab", "abyyaq", "azzbwb"});
   std::vector<SetMember> all = set_.members;
-  KeepNatural(1, &all);
+  KeepNatural(Scheme::kXor, 1, &all);
   for (uint32_t kept = 0; kept < 8; ++kept) {
     std::vector<SetMember> some = set_.members;
     for (uint32_t member = 0; member < 3; ++member) {
       if ((kept >> member & 1) != 0) some[member] = all[member];
     }
-    KeepNatural(1, &some);
+    KeepNatural(Scheme::kXor, 1, &some);
     EXPECT_EQ(some, all) << kept;
   }
 }
 
 TEST_F(Natural, AreNotWorthAFewBytes) {
   Make({std::string(40, 'x') + "a", "a"});
-  KeepNatural(1, &set_.members);
+  KeepNatural(Scheme::kXor, 1, &set_.members);
   EXPECT_EQ(NaturalOf(0), "");
   EXPECT_EQ(set_.members[0].natural.block_bytes, 0u);
+}
+
+// Parity is of the longest stream, copies are of all of them.
+TEST_F(Natural, AreWorthItInTheCopiesOfShortImages) {
+  Make({std::string(16, 'x') + "yzvw", "ab", "ab"});
+  std::vector<SetMember> of_copies = set_.members;
+  KeepNatural(Scheme::kXor, 1, &set_.members);
+  EXPECT_EQ(NaturalOf(1), "");
+  KeepNatural(Scheme::kPartner, 1, &of_copies);
+  EXPECT_EQ(of_copies[1].natural.blocks.size(), 2u);
 }
 
 TEST_F(Natural, BlocksOfOtherSizesAreOthers) {
   Make({"ab", "ab"});
   set_.members[1].natural.block_bytes = kStep;
-  KeepNatural(1, &set_.members);
+  KeepNatural(Scheme::kXor, 1, &set_.members);
   EXPECT_EQ(NaturalOf(0), "");
 }
 
 TEST_F(Natural, TheThinStreamIsTheRest) {
   Make({"xaaybz", "aqb"});
-  KeepNatural(1, &set_.members);
+  KeepNatural(Scheme::kXor, 1, &set_.members);
   const ThinStream thin(set_.members[0]);
   Buffer expected = StreamOf("xyz");
   EXPECT_EQ(thin.bytes(), expected.size());
@@ -150,7 +160,7 @@ class Replicas : public Natural {
  protected:
   Replicas() {
     Make({"xabcy", "abcpq", "rsbca", "tuvwa"});
-    KeepNatural(1, &set_.members);
+    KeepNatural(Scheme::kXor, 1, &set_.members);
   }
   Status FillAll() {
     const ThinStream thin(set_.members[0]);

@@ -73,18 +73,28 @@ class Survey {
         std::find_if(set->members.begin(), set->members.end(), [&](const auto& m) { return m.rank == plan->rank; });
     if (member == set->members.end()) return;
     const auto index = static_cast<uint32_t>(member - set->members.begin());
-    const auto explain = [&](const std::string& text) { *why += (why->empty() ? "" : "; ") + text; };
-    if (!HasParity(set->scheme)) {
-      std::string holders;
-      const auto n = static_cast<uint32_t>(set->members.size());
-      for (uint32_t step = 1; step <= set->parity; ++step)
-        holders += (step > 1 ? ", " : "") + set->members[(index + step) % n].node;
-      return explain(fmt::format("neither its node {} nor {} that held copies has it", member->node, holders));
-    }
     const std::shared_ptr<const SetSurvivors> survivors = SurvivorsOf(set);
     const Status status = CanRebuild(*survivors, index, false);
-    if (!status.ok()) return explain(status.message());
-    plan->sources.push_back({SourceKind::kRebuild, {}, survivors, index});
+    if (!status.ok()) {
+      *why += (why->empty() ? "" : "; ") + status.message();
+    } else if (HasParity(set->scheme)) {
+      plan->sources.push_back({SourceKind::kRebuild, {}, survivors, index});
+    } else {
+      for (const std::string& node : HoldersOf(*set, index))
+        plan->sources.push_back({SourceKind::kRebuild, node, survivors, index});
+    }
+  }
+
+  // The nodes that have what redundancy of the set is the member's, `here` first.
+  std::vector<std::string> HoldersOf(const SetSummary& set, uint32_t member) const {
+    std::vector<std::string> nodes;
+    for (const NodeInventory& inventory : inventories_) {
+      const bool has_it = std::any_of(inventory.parity.begin(), inventory.parity.end(), [&](const HeldParity& held) {
+        return held.set == set.identity && held.set_record_crc32c == set.record_crc32c && held.member == member;
+      });
+      if (has_it) nodes.insert(inventory.node == here_ ? nodes.begin() : nodes.end(), inventory.node);
+    }
+    return nodes;
   }
 
   std::shared_ptr<const SetSurvivors> SurvivorsOf(const std::shared_ptr<const SetSummary>& set) {
@@ -123,12 +133,14 @@ bool Survives(const SetSurvivors& survivors, const BlockRef& block) {
   return block.offset >= survivors.set->members[block.member].bytes || !survivors.image_node[block.member].empty();
 }
 
-uint32_t StreamsLost(const SetSurvivors& survivors) {
-  uint32_t lost = 0;
+// The nodes whose images had natural blocks, and are lost.
+std::vector<std::string> NaturalLost(const SetSurvivors& survivors) {
+  std::vector<std::string> nodes;
   for (size_t i = 0; i < survivors.set->members.size(); ++i) {
-    if (survivors.set->members[i].rank && survivors.image_node[i].empty()) ++lost;
+    const SetSummary::Member& member = survivors.set->members[i];
+    if (member.natural_bytes > 0 && survivors.image_node[i].empty()) nodes.push_back(member.node);
   }
-  return lost;
+  return nodes;
 }
 
 // "n1, n3 and n4"
@@ -158,6 +170,24 @@ Status TooManyLost(const SetSurvivors& survivors) {
                   images.empty() ? "none" : Join(images), parity.empty() ? "none" : Join(parity)));
 }
 
+// The same of copies. Only those of thin streams need more than themselves.
+Status NoCopy(const SetSurvivors& survivors, uint32_t member) {
+  const SetSummary& set = *survivors.set;
+  if (!survivors.parity_node[member].empty()) {
+    return Status(
+        Code::kIncomplete,
+        fmt::format("its copy is without blocks that others of set {} of group {} (partner, survives {} of {}) had: "
+                    "missing are the images of {}",
+                    set.identity.index, set.identity.group, set.parity, set.members.size(), Join(NaturalLost(survivors))));
+  }
+  std::string holders;
+  const auto members = static_cast<uint32_t>(set.members.size());
+  for (uint32_t step = 1; step <= set.parity; ++step)
+    holders += (step > 1 ? ", " : "") + set.members[(member + step) % members].node;
+  return Status(Code::kIncomplete,
+                fmt::format("neither its node {} nor {} that held copies has it", set.members[member].node, holders));
+}
+
 }  // namespace
 
 const char* SourceKindName(SourceKind kind) {
@@ -178,6 +208,10 @@ SetSummary Summarize(const SetRecord& set, uint32_t record_crc32c) {
   return summary;
 }
 
+bool CopiesAreWhole(const SetSummary& set, uint32_t member) {
+  return set.scheme == Scheme::kPartner && set.members[member].natural_bytes == 0;
+}
+
 Status Validate(const SetSummary& set) {
   const auto bad = [&](const char* why) { return Status(Code::kInvalidArgument, set.identity.ToString() + ": " + why); };
   if (set.members.size() < 2 || set.members.size() > kSetMembersMax) return bad("its number of members is out of range");
@@ -196,9 +230,13 @@ Status Validate(const SetSummary& set) {
 
 Status CanRebuild(const SetSurvivors& survivors, uint32_t member, bool parity) {
   const SetSummary& set = *survivors.set;
-  const Geometry geometry(static_cast<uint32_t>(set.members.size()), set.parity, LongestOf(set), set.block_bytes);
   // Natural blocks are in more streams than there is parity: while no more of these are lost, one is left of each.
-  if (!parity && set.members[member].natural_bytes > 0 && StreamsLost(survivors) > set.parity) return TooManyLost(survivors);
+  const bool has_natural = set.members[member].natural_bytes == 0 || NaturalLost(survivors).size() <= set.parity;
+  if (!HasParity(set.scheme)) {
+    return has_natural && !survivors.parity_node[member].empty() ? Status::Ok() : NoCopy(survivors, member);
+  }
+  if (!parity && !has_natural) return TooManyLost(survivors);
+  const Geometry geometry(static_cast<uint32_t>(set.members.size()), set.parity, LongestOf(set), set.block_bytes);
   const uint32_t segments = parity ? geometry.parity() : geometry.data();
   // What is zeros in one block of a segment may be data in another: the first block has the most data.
   for (uint32_t segment = 0; segment < segments && geometry.segment_bytes() > 0; ++segment) {

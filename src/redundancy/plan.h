@@ -40,7 +40,10 @@ SetSummary Summarize(const SetRecord& set, uint32_t record_crc32c);
 // Whether the fields are within the bounds of a set record: to be asked of a summary that came from another node.
 Status Validate(const SetSummary& set);
 
-// A parity object that is whole on a node.
+// Whether a copy of the member's stream (scheme partner) is all of it. Otherwise it is of the thin stream (natural.h).
+bool CopiesAreWhole(const SetSummary& set, uint32_t member);
+
+// A parity object, or a copy of a thin stream, that is whole on a node.
 struct HeldParity {
   SetIdentity set;
   uint32_t member = 0;
@@ -50,7 +53,7 @@ struct HeldParity {
 // What one reachable node has of one generation. What was found to be bad or incomplete is not listed.
 struct NodeInventory {
   std::string node;
-  std::vector<uint32_t> images;  // ranks whose image is whole in slots of this node: its own, copies, rebuilt ones
+  std::vector<uint32_t> images;  // ranks whose image is whole in slots of this node: its own, whole copies, rebuilt ones
   std::vector<HeldParity> parity;
   std::vector<std::shared_ptr<const SetSummary>> sets;  // whose records it keeps
 };
@@ -62,14 +65,15 @@ const char* SourceKindName(SourceKind kind);
 // Where the parts of a set survive.
 struct SetSurvivors {
   std::shared_ptr<const SetSummary> set;
-  // By member: a node that has its image (empty image: none is needed), and one that has its parity object. Empty: lost.
+  // By member: a node that has its image (empty image: none is needed), and one that has its parity object, or a copy of its thin
+  // stream. Empty: lost.
   std::vector<std::string> image_node;
   std::vector<std::string> parity_node;
 };
 
 struct Source {
   SourceKind kind = SourceKind::kLocal;
-  std::string node;                               // kLocal, kNode: which has the whole image
+  std::string node;  // kLocal, kNode: which has the whole image; kRebuild: the copy of its thin stream
   std::shared_ptr<const SetSurvivors> survivors;  // kRebuild
   uint32_t member = 0;                            // kRebuild: which of its members
 };
@@ -97,7 +101,8 @@ RestorePlan PlanRestore(const Generation& generation, uint32_t ranks, const std:
 RankPlan PlanRank(const Generation& generation, uint32_t ranks, uint32_t rank, const std::vector<NodeInventory>& inventories,
                   bool in_store, const std::string& here = {});
 
-// Whether all of `member`'s stream (or of its parity object) can be made from the survivors without itself, and if not, why.
+// Whether all of `member`'s stream (or of its parity object) can be made from the survivors without itself, and if not, why. Of a
+// scheme without parity: whether its stream can be made of a copy of its thin stream.
 Status CanRebuild(const SetSurvivors& survivors, uint32_t member, bool parity);
 
 }  // namespace kedge::redundancy

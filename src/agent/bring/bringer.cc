@@ -192,7 +192,7 @@ void Bringer::Choose(const Wanted& wanted, Reach reach, std::vector<InventoryRep
   order->from.self = core_.settings().node;
   for (const InventoryReply& reply : replies) {
     for (const HeldSetInfo& info : reply.sets) {
-      if (info.set.identity.generation != generation) continue;
+      if (info.set.identity.generation != generation || !IsOfUse(*order, info.set.identity)) continue;
       const bool has_rank =
           std::any_of(info.set.members.begin(), info.set.members.end(), [&](const auto& member) { return member.rank == rank; });
       if (!has_rank) continue;
@@ -206,6 +206,13 @@ void Bringer::Choose(const Wanted& wanted, Reach reach, std::vector<InventoryRep
   Describe(std::move(order));
 }
 
+bool Bringer::IsOfUse(const Order& order, const SetIdentity& set) {
+  const auto& sources = order.from.sources;
+  const auto rebuild =
+      std::ranges::find(sources, redundancy::SourceKind::kRebuild, [](const redundancy::Source& source) { return source.kind; });
+  return rebuild == sources.end() || rebuild->survivors->set->identity == set;
+}
+
 // What lies here of the sets that the rank is in.
 void Bringer::TakeOwnParts(Order& order) {
   const Version* version = core_.FindVersion(order.wanted.generation);
@@ -215,12 +222,15 @@ void Bringer::TakeOwnParts(Order& order) {
     auto self =
         std::find_if(members.begin(), members.end(), [&](const SetMember& member) { return member.rank == order.wanted.rank; });
     if (self == members.end()) continue;
+    const auto copy = held->objects.find(static_cast<uint32_t>(self - members.begin()));
+    const bool is_whole = held->record.scheme == Scheme::kPartner && self->natural.blocks.empty();
+    if (is_whole && copy != held->objects.end()) order.from.own_copy = HeldStream::Of(copy->second.ranges);
+    if (order.from.set.has_value() || !IsOfUse(order, identity)) continue;
     order.from.set = held->record;
     TakeOwnImages(order, members);
     for (const auto& [member, object] : held->objects) {
       order.from.own_objects[member] = {HeldStream::Of(object.ranges), object.record.blocks};
     }
-    return;
   }
 }
 

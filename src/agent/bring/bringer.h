@@ -80,6 +80,8 @@ class Bringer {
   template <typename Members>
   void TakeOwnImages(Order& order, const Members& members);
   void TakeOwnParts(Order& order);
+  // Of several sets that the rank is in, of former layouts, the one that it is rebuilt from; any where it is from none.
+  static bool IsOfUse(const Order& order, const SetIdentity& set);
   void Describe(std::shared_ptr<Order> order);
   // For slots of all of it: one after the other, since two at a time would take those that are made for the other.
   void AskForRoom(const std::shared_ptr<Order>& order);

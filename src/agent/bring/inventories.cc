@@ -31,7 +31,7 @@ redundancy::NodeInventory ToNodeInventory(const InventoryReply& reply, const Gen
     inventory.sets.push_back(std::make_shared<const redundancy::SetSummary>(set));
     for (const uint32_t member : info.objects) {
       if (member >= set.members.size()) continue;
-      if (set.scheme == Scheme::kPartner) {
+      if (redundancy::CopiesAreWhole(set, member)) {
         if (set.members[member].rank.has_value()) inventory.images.push_back(*set.members[member].rank);
       } else {
         inventory.parity.push_back({set.identity, member, set.record_crc32c});

@@ -25,8 +25,9 @@ bool LiesWithItsRank(const Job& job, const redundancy::RankPlan& rank) {
   const auto home = std::find_if(nodes.begin(), nodes.end(), [&](const JobNode& node) {
     return std::find(node.ranks.begin(), node.ranks.end(), rank.rank) != node.ranks.end();
   });
-  return home != nodes.end() && std::any_of(rank.sources.begin(), rank.sources.end(),
-                                            [&](const redundancy::Source& source) { return source.node == home->name; });
+  return home != nodes.end() && std::any_of(rank.sources.begin(), rank.sources.end(), [&](const redundancy::Source& source) {
+           return source.kind != redundancy::SourceKind::kRebuild && source.node == home->name;
+         });
 }
 
 SurvivingVersion Survivors(const Job& job, const Generation& generation, const redundancy::RestorePlan& plan,

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/crc32c.h"
 #include "base/log.h"
@@ -23,12 +24,23 @@ using redundancy::Source;
 
 std::string TextOf(const Source& source) {
   switch (source.kind) {
-    case redundancy::SourceKind::kRebuild: return "rebuilt";
+    case redundancy::SourceKind::kRebuild:
+      return source.node.empty() ? "rebuilt" : "from the copy on node " + source.node + " and its replicas";
     case redundancy::SourceKind::kLocal: return "its copy here";
     case redundancy::SourceKind::kStore: return "from the store";
     case redundancy::SourceKind::kNode: break;
   }
   return "from node " + source.node;
+}
+
+// All of an object: so long as runs of it are read, those that come next are on their way. `run_at` says how long one is.
+template <typename RunAt>
+Result<ArrivedBytes> ReadAhead(RemoteObject& remote, uint64_t offset, uint64_t bytes, uint64_t end, RunAt run_at) {
+  const bool is_run = bytes == run_at(offset);
+  for (uint64_t next = offset; is_run && next < end && next <= offset + SetSource::kAheadBytes; next += run_at(next)) {
+    if (!remote.IsExpected(next, run_at(next))) remote.Expect(next, run_at(next));
+  }
+  return remote.Read(offset, bytes);
 }
 
 }  // namespace
@@ -43,7 +55,7 @@ Result<std::unique_ptr<StreamBringer>> StreamBringer::Make(PeerLink link, BringF
     return bringer;
   }
   for (const Source& source : bringer->from_.sources) {
-    if (source.kind == redundancy::SourceKind::kRebuild && bringer->assembler_ == nullptr)
+    if (source.kind == redundancy::SourceKind::kRebuild && bringer->source_ == nullptr)
       bringer->PrepareRebuild(*source.survivors);
   }
   return bringer;
@@ -128,21 +140,28 @@ Status StreamBringer::ReadStored(uint64_t offset, std::span<std::byte> block) {
 }
 
 void StreamBringer::PrepareRebuild(const redundancy::SetSurvivors& survivors) {
-  auto arithmetic = redundancy::SetArithmetic::Make(*from_.set);
-  if (!arithmetic.ok() || survivors.image_node.size() != from_.set->members.size()) return;
-  arithmetic_.emplace(std::move(*arithmetic));
+  if (survivors.set->identity != from_.set->identity || survivors.image_node.size() != from_.set->members.size()) return;
   thin_ = redundancy::ThinStream(from_.set->members[member_]);
   if (thin_.bytes() < thin_.stream_bytes()) replicas_.emplace(*from_.set, member_);
   source_ = std::make_unique<SetSource>(link_, *from_.set, kSourceTimeout);
-  tables_.resize(from_.set->members.size());
-  std::map<uint32_t, Pending<Buffer>> answers;  // asked for all at once
-  for (uint32_t member = 0; member < tables_.size(); ++member) {
+  for (uint32_t member = 0; member < from_.set->members.size(); ++member) {
     const std::optional<uint32_t>& rank = from_.set->members[member].rank;
     if (auto own = rank ? from_.own_images.find(*rank) : from_.own_images.end(); own != from_.own_images.end()) {
       source_->SetStream(member, {own->second, ""});
     } else if (survivors.image_node[member] != from_.self) {
       source_->SetStream(member, {std::nullopt, survivors.image_node[member]});
     }
+  }
+  if (from_.set->scheme != Scheme::kPartner) PrepareAssembler(survivors);
+}
+
+void StreamBringer::PrepareAssembler(const redundancy::SetSurvivors& survivors) {
+  auto arithmetic = redundancy::SetArithmetic::Make(*from_.set);
+  if (!arithmetic.ok()) return;
+  arithmetic_.emplace(std::move(*arithmetic));
+  tables_.resize(from_.set->members.size());
+  std::map<uint32_t, Pending<Buffer>> answers;  // asked for all at once
+  for (uint32_t member = 0; member < tables_.size(); ++member) {
     const std::string& holder = survivors.parity_node[member];
     if (auto own = from_.own_objects.find(member); own != from_.own_objects.end()) {
       source_->SetObject(member, {own->second.first, ""});
@@ -170,11 +189,8 @@ Result<ByteSpan> StreamBringer::ReadWhole(const Source& source, uint64_t offset,
     return ByteSpan(block);
   }
   // A copy that this node holds as a partner.
-  auto own = from_.own_objects.find(member_);
-  if (own == from_.own_objects.end() || offset + bytes > own->second.first.bytes()) {
-    return Status(Code::kNotFound, "there is no copy here");
-  }
-  KEDGE_RETURN_IF_ERROR(own->second.first.Read(offset, bytes, block.data()));
+  if (!from_.own_copy || offset + bytes > from_.own_copy->bytes()) return Status(Code::kNotFound, "there is no copy here");
+  KEDGE_RETURN_IF_ERROR(from_.own_copy->Read(offset, bytes, block.data()));
   return ByteSpan(block);
 }
 
@@ -186,32 +202,55 @@ Result<ByteSpan> StreamBringer::ReadFrom(const std::string& node, uint64_t offse
     what.rank = from_.rank;
     remote = std::make_unique<RemoteObject>(link_, node, what, kSourceTimeout);
   }
-  const bool is_run = bytes == StepAt(offset);
-  for (uint64_t next = offset; is_run && next < end_ && next <= offset + SetSource::kAheadBytes; next += StepAt(next)) {
-    if (!remote->IsExpected(next, StepAt(next))) remote->Expect(next, StepAt(next));
-  }
-  KEDGE_ASSIGN_OR_RETURN(arrived_, remote->Read(offset, bytes));
+  KEDGE_ASSIGN_OR_RETURN(arrived_, ReadAhead(*remote, offset, bytes, end_, [this](uint64_t at) { return StepAt(at); }));
   return arrived_.bytes();
 }
 
+Status StreamBringer::CopyThin(uint64_t begin, uint64_t run_bytes) {
+  rebuilt_.resize(std::min(run_bytes, thin_.bytes() - begin));
+  if (copy_node_ == from_.self) {
+    const auto own = from_.own_objects.find(member_);
+    if (own == from_.own_objects.end() || own->second.first.bytes() != thin_.bytes()) {
+      return Status(Code::kNotFound, "there is no copy here");
+    }
+    return own->second.first.Read(begin, rebuilt_.size(), rebuilt_.data());
+  }
+  std::unique_ptr<RemoteObject>& remote = copies_[copy_node_];
+  if (remote == nullptr) {
+    ReadRequest what;
+    what.of_object = true;
+    what.set = from_.set->identity;
+    what.member = member_;
+    remote = std::make_unique<RemoteObject>(link_, copy_node_, what, kSourceTimeout);
+  }
+  KEDGE_ASSIGN_OR_RETURN(const ArrivedBytes arrived,
+                         ReadAhead(*remote, begin, rebuilt_.size(), thin_end_, [this](uint64_t at) { return SetRunAt(at); }));
+  std::ranges::copy(arrived.bytes(), rebuilt_.begin());
+  return Status::Ok();
+}
+
+Status StreamBringer::AssembleThin(uint64_t begin, uint64_t run_bytes) {
+  const redundancy::BlockRef wanted{member_, false, begin};
+  rebuilt_.resize(arithmetic_->BytesOf(wanted, static_cast<uint32_t>(run_bytes)));
+  rebuild_expected_ = std::max(rebuild_expected_, begin);
+  while (rebuild_expected_ < thin_end_ && rebuild_expected_ <= begin + SetSource::kAheadBytes) {
+    const uint64_t next_bytes = SetRunAt(rebuild_expected_);
+    assembler_->Expect({member_, false, rebuild_expected_}, static_cast<uint32_t>(next_bytes));
+    rebuild_expected_ += next_bytes;
+  }
+  Status assembled = assembler_->Assemble(wanted, rebuilt_);
+  for (const redundancy::BadBlock& bad : assembler_->TakeBadBlocks()) {
+    LogWarning("agent", "{}: the {} block at {} of member {} is left out: {}", from_.set->identity.ToString(),
+               bad.block.parity ? "parity" : "data", bad.block.offset, bad.block.member, bad.status.ToString());
+  }
+  return assembled;
+}
+
 Result<ByteSpan> StreamBringer::RebuildThin(uint64_t offset, uint64_t bytes, uint64_t run_bytes) {
-  const uint64_t begin = offset / arithmetic_->geometry().block_bytes() * arithmetic_->geometry().block_bytes();
   if (offset < rebuilt_begin_ || offset + bytes > rebuilt_begin_ + rebuilt_.size()) {
-    const redundancy::BlockRef wanted{member_, false, begin};
-    rebuilt_.resize(arithmetic_->BytesOf(wanted, static_cast<uint32_t>(run_bytes)));
+    const uint64_t begin = offset / SetBlock() * SetBlock();
     rebuilt_begin_ = UINT64_MAX;
-    rebuild_expected_ = std::max(rebuild_expected_, begin);
-    while (rebuild_expected_ < thin_end_ && rebuild_expected_ <= begin + SetSource::kAheadBytes) {
-      const uint64_t next_bytes = SetRunAt(rebuild_expected_);
-      assembler_->Expect({member_, false, rebuild_expected_}, static_cast<uint32_t>(next_bytes));
-      rebuild_expected_ += next_bytes;
-    }
-    Status assembled = assembler_->Assemble(wanted, rebuilt_);
-    for (const redundancy::BadBlock& bad : assembler_->TakeBadBlocks()) {
-      LogWarning("agent", "{}: the {} block at {} of member {} is left out: {}", from_.set->identity.ToString(),
-                 bad.block.parity ? "parity" : "data", bad.block.offset, bad.block.member, bad.status.ToString());
-    }
-    KEDGE_RETURN_IF_ERROR(assembled);
+    KEDGE_RETURN_IF_ERROR(assembler_ != nullptr ? AssembleThin(begin, run_bytes) : CopyThin(begin, run_bytes));
     rebuilt_begin_ = begin;
     os::KillPoint("bring-rebuilt");
   }
@@ -219,11 +258,14 @@ Result<ByteSpan> StreamBringer::RebuildThin(uint64_t offset, uint64_t bytes, uin
   return ByteSpan(rebuilt_).subspan(offset - rebuilt_begin_, bytes);
 }
 
-Result<ByteSpan> StreamBringer::Rebuild(uint64_t offset, uint64_t bytes) {
-  if (assembler_ == nullptr) return Status(Code::kIncomplete, "its set cannot be read");
+Result<ByteSpan> StreamBringer::Rebuild(const Source& source, uint64_t offset, uint64_t bytes) {
+  const bool can = source_ != nullptr && (assembler_ != nullptr) == source.node.empty() &&
+                   source.survivors->set->identity == from_.set->identity;
+  if (!can) return Status(Code::kIncomplete, "its set cannot be read");
+  if (std::exchange(copy_node_, source.node) != source.node) rebuilt_begin_ = UINT64_MAX;
   if (!replicas_) {
     // The set's blocks may be larger than this image's own.
-    const uint64_t set_block = arithmetic_->geometry().block_bytes();
+    const uint64_t set_block = SetBlock();
     return RebuildThin(offset, bytes, (offset % set_block + bytes + set_block - 1) / set_block * set_block);
   }
   filled_.resize(bytes);
@@ -236,7 +278,7 @@ Result<ByteSpan> StreamBringer::Rebuild(uint64_t offset, uint64_t bytes) {
 }
 
 Status StreamBringer::RebuildPieces(uint64_t offset, std::span<const redundancy::ThinStream::Piece> pieces, bool in_runs) {
-  const uint64_t set_block = arithmetic_->geometry().block_bytes();
+  const uint64_t set_block = SetBlock();
   for (const redundancy::ThinStream::Piece& piece : pieces) {
     if (!piece.thin_offset) continue;
     for (uint64_t done = 0; done < piece.bytes;) {
@@ -259,7 +301,7 @@ Result<ByteSpan> StreamBringer::Read(uint64_t offset, uint64_t bytes) {
   Status error(Code::kNotFound, "no source is left");
   for (auto source = from_.sources.begin(); source != from_.sources.end();) {
     const bool rebuild = source->kind == redundancy::SourceKind::kRebuild;
-    Result<ByteSpan> block = rebuild ? Rebuild(offset, bytes) : ReadWhole(*source, offset, bytes);
+    Result<ByteSpan> block = rebuild ? Rebuild(*source, offset, bytes) : ReadWhole(*source, offset, bytes);
     const auto wrong = block.ok() && table() != nullptr ? redundancy::FirstWrongBlock(*table(), offset, *block) : std::nullopt;
     if (block.ok() && !wrong.has_value()) {
       used_.insert(TextOf(*source));
@@ -273,17 +315,22 @@ Result<ByteSpan> StreamBringer::Read(uint64_t offset, uint64_t bytes) {
     LogWarning("agent", "{}; the next source is tried", error.ToString());
     // A bad block says nothing of the others; a node that does not answer does, and each wait is long.
     const Code code = error.code();
-    const bool gone = !rebuild && (code == Code::kTimeout || code == Code::kUnavailable || code == Code::kNotFound);
-    if (gone) whole_.erase(source->node);
+    const bool is_of_one_node = !rebuild || !source->node.empty();
+    const bool gone = is_of_one_node && (code == Code::kTimeout || code == Code::kUnavailable || code == Code::kNotFound);
+    if (gone) (rebuild ? copies_ : whole_).erase(source->node);
     if (gone && code != Code::kNotFound) gone_ = error;
     source = gone ? from_.sources.erase(source) : std::next(source);
   }
   return error.code() == Code::kNotFound && !gone_.ok() ? gone_ : error;
 }
 
+uint64_t StreamBringer::SetBlock() const {
+  return arithmetic_ ? arithmetic_->geometry().block_bytes() : block_bytes_;
+}
+
 uint64_t StreamBringer::SetRunAt(uint64_t thin_offset) const {
-  if (!arithmetic_.has_value()) return kBlockBytesMax;
-  const uint64_t set_block = arithmetic_->geometry().block_bytes();
+  if (!arithmetic_.has_value()) return std::min<uint64_t>(kBlockBytesMax, thin_end_ - thin_offset);
+  const uint64_t set_block = SetBlock();
   const uint64_t left = (thin_end_ - thin_offset + set_block - 1) / set_block * set_block;
   return std::min<uint64_t>(arithmetic_->RunBytesAt({member_, false, thin_offset}), left);
 }
@@ -333,6 +380,8 @@ Status StreamBringer::BringTo(const redundancy::ImageStream& stream, uint64_t be
   block_.resize(std::min<uint64_t>(kBlockBytesMax, stream.bytes()));
   const Status brought = BringRuns(begin, sink);
   whole_.clear();
+  copies_.clear();
+  copy_node_.clear();
   arrived_ = ArrivedBytes();
   if (source_ != nullptr) source_->LetGo();
   rebuild_expected_ = 0;

@@ -1,9 +1,10 @@
 // Brings the stream of one image to this node, whole or in parts: each block from the first of several sources that has it right.
 //
 // A source is another node that has the image whole (its own, or a partner's copy), a copy that lies here, or the survivors of
-// its set, from which it is rebuilt, or the store. Where the set record is known, every block is held against the image's block
-// table; where it is not (the image was never protected), the client's checksums of capture tell. Blocking; for workers; one
-// thread.
+// its set, from which it is rebuilt, or the store. A partner's copy of a thin stream (redundancy/natural.h) counts as one that
+// the image is rebuilt from, since other members have the rest. Where the set record is known, every block is held against the
+// image's block table; where it is not (the image was never protected), the client's checksums of capture tell. Blocking; for
+// workers; one thread.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +44,9 @@ struct BringFrom {
     uint32_t record_crc32c = 0;
   };
   std::vector<Keeper> set_nodes;
-  // What lies here: images of its set by rank, whether the set is here or not, and of a set that is here by member.
+  // What lies here: a copy of all of it; images of its set by rank, whether the set is here or not, and of a set that is here by
+  // member.
+  std::optional<HeldStream> own_copy;
   std::map<uint32_t, HeldStream> own_images;
   std::map<uint32_t, std::pair<HeldStream, BlockTable>> own_objects;
 };
@@ -74,6 +77,7 @@ class StreamBringer {
   Status AskImageRecord();
   Status OpenStored();
   void PrepareRebuild(const redundancy::SetSurvivors& survivors);
+  void PrepareAssembler(const redundancy::SetSurvivors& survivors);
   // Brings that much of the stream: a run, or a block of it.
   Status Bring(uint64_t offset, uint64_t bytes, const Sink& sink);
   Status BringBlocks(uint64_t offset, uint64_t bytes, const Sink& sink);
@@ -83,14 +87,20 @@ class StreamBringer {
   uint64_t StepAt(uint64_t offset) const;
   // Of the thin stream (redundancy/natural.h), which is all of it where there are no natural blocks.
   uint64_t SetRunAt(uint64_t thin_offset) const;
+  // The blocks that are made one by one where runs fail.
+  uint64_t SetBlock() const;
   // These bytes, whole blocks to the end of one or of all, where they are until the next are read.
   Result<ByteSpan> Read(uint64_t offset, uint64_t bytes);
   Result<ByteSpan> ReadWhole(const redundancy::Source& source, uint64_t offset, uint64_t bytes);
   Result<ByteSpan> ReadFrom(const std::string& node, uint64_t offset, uint64_t bytes);
   Status ReadStored(uint64_t offset, std::span<std::byte> block);
-  Result<ByteSpan> Rebuild(uint64_t offset, uint64_t bytes);
+  Result<ByteSpan> Rebuild(const redundancy::Source& source, uint64_t offset, uint64_t bytes);
   // Of the thin stream, no further than a run goes: `run_bytes` of it are made, where `bytes` from `offset` on are not yet.
   Result<ByteSpan> RebuildThin(uint64_t offset, uint64_t bytes, uint64_t run_bytes);
+  // A run of the thin stream, from `begin` on, into `rebuilt_`: from what survives of its stripe, or from the copy of it that is
+  // the present source.
+  Status AssembleThin(uint64_t begin, uint64_t run_bytes);
+  Status CopyThin(uint64_t begin, uint64_t run_bytes);
   // What is rebuilt of these pieces of the stream, which begin at `offset`, into `filled_`, and their natural blocks.
   Status RebuildPieces(uint64_t offset, std::span<const redundancy::ThinStream::Piece> pieces, bool in_runs);
   const BlockTable* table() const { return from_.set.has_value() ? &from_.set->members[member_].blocks : nullptr; }
@@ -108,13 +118,15 @@ class StreamBringer {
   Buffer filled_;
   Buffer rebuilt_;
   uint64_t rebuilt_begin_ = UINT64_MAX;
+  std::string copy_node_;                            // whose copy of the thin stream `rebuilt_` is of (scheme partner)
   uint64_t rebuild_expected_ = 0;                    // up to where the survivors are told what comes
   const redundancy::ImageStream* stream_ = nullptr;  // while it is brought
   uint64_t end_ = 0;                                 // up to where
   uint64_t thin_end_ = 0;                            // the same in the thin stream
   uint64_t block_bytes_ = 0;
   Buffer block_;
-  std::map<std::string, std::unique_ptr<RemoteObject>> whole_;  // by node, that has it
+  std::map<std::string, std::unique_ptr<RemoteObject>> whole_;   // by node, that has it
+  std::map<std::string, std::unique_ptr<RemoteObject>> copies_;  // the same of its thin stream
   ArrivedBytes arrived_;
   std::unique_ptr<ObjectReader> stored_;  // its object in the store, once that is needed
   std::set<std::string> used_;

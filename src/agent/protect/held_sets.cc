@@ -51,7 +51,7 @@ HeldObject* HeldSets::FindCopy(const Generation& generation, uint32_t rank, cons
     if (set->record.scheme != Scheme::kPartner) continue;
     for (auto& [member, object] : set->objects) {
       const SetMember& owner = set->record.members[member];
-      if (owner.rank != rank) continue;
+      if (owner.rank != rank || !owner.natural.blocks.empty()) continue;
       *image_record = &owner.image_record;
       return &object;
     }

@@ -2,8 +2,9 @@
 //
 // In the run folder a set is sets/N.set, the set record as every member has it, and sets/N.MEMBER for each object held: a
 // parity record, written after the object's bytes. XOR and Reed-Solomon: the object is this node's parity, MEMBER its own index.
-// Partner: a copy of MEMBER's stream. A set lives as long as its version's images on this node, and is pinned while one of them
-// is: a version that the store has, and that no newer one needs, makes room together with its redundancy.
+// Partner: a copy of MEMBER's thin stream (redundancy/natural.h), most often all of it. A set lives as long as its version's
+// images on this node, and is pinned while one of them is: a version that the store has, and that no newer one needs, makes room
+// together with its redundancy.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,7 @@ class HeldSets {
   // Null when it is not here.
   HeldSet* Find(const SetIdentity& identity) const;
   HeldObject* FindObject(const SetIdentity& identity, uint32_t member) const;
-  // A copy of the rank's stream that lies here (scheme partner), and its encoded image record; null when there is none.
+  // A copy of all of the rank's stream that lies here (scheme partner), and its encoded image record; null when there is none.
   HeldObject* FindCopy(const Generation& generation, uint32_t rank, const Buffer** image_record) const;
 
   // Puts the record on file; the set that is there already when it has the same content.

@@ -8,6 +8,7 @@
 
 #include "os/process/kill_point.h"
 #include "redundancy/block_table.h"
+#include "redundancy/natural.h"
 
 namespace kedge {
 namespace {
@@ -53,7 +54,7 @@ Result<BlockTable> MakeParity(const SetRecord& set, uint32_t member, SetSource& 
 
 Result<BlockTable> MakeCopy(const SetRecord& set, uint32_t member, SetSource& source, const HeldStream& object,
                             MakeNotes* notes) {
-  const BlockTable& table = set.members[member].blocks;
+  const BlockTable table = redundancy::ThinTable(set.members[member]);
   redundancy::BlockTableBuilder written(table.bytes, table.block_bytes);
   const auto run_at = [&](uint64_t offset) { return std::min<uint64_t>(kBlockBytesMax, table.bytes - offset); };
   Buffer buffer(std::min<uint64_t>(kBlockBytesMax, table.bytes));

@@ -1,4 +1,5 @@
-// What a worker makes of a set: the objects that this node holds of it, its parity or copies of other members' streams.
+// What a worker makes of a set: the objects that this node holds of it, its parity or copies of other members' thin
+// streams (redundancy/natural.h).
 //
 // The worker pulls blocks, holds each against its table before it is used, and writes run by run. It notes how far it is, and
 // whose blocks did not fit.
@@ -21,7 +22,7 @@ struct MakeNotes {
   std::set<uint32_t> doubted;  // members with a block that does not fit its table
 };
 
-// Makes the parity of each of `members` (scheme partner: a copy of its stream) into one of `objects`; the tables of what was
+// Makes the parity of each of `members` (scheme partner: a copy of its thin stream) into one of `objects`; the tables of what was
 // written, in the same order. Blocking. kUnavailable: a node does not answer, or nobody wants it any more.
 Result<std::vector<BlockTable>> MakeObjects(const SetRecord& set, const std::vector<uint32_t>& members,
                                             const std::vector<HeldStream>& objects, SetSource& source, MakeNotes* notes);

@@ -55,7 +55,7 @@ SetMaker::Objects SetMaker::MissingObjects(const Protection& protection, const H
   Objects missing;
   for (const uint32_t member :
        copies ? protection.layout->HeldBy(protection.group, protection.member) : std::vector<uint32_t>{protection.member}) {
-    const uint64_t bytes = copies ? held.record.members[member].blocks.bytes : redundancy::Geometry(held.record).parity_bytes();
+    const uint64_t bytes = copies ? held.record.members[member].thin_bytes() : redundancy::Geometry(held.record).parity_bytes();
     if (bytes == 0 || held.objects.contains(member)) continue;
     missing.members.push_back(member);
     missing.lengths.push_back(bytes);
@@ -104,7 +104,7 @@ SetRecord SetMaker::RecordOf(const redundancy::Layout& layout, SetProgress& set)
   record.scheme = layout.scheme;
   record.parity = layout.parity;
   for (const auto& member : set.members) record.members.push_back(*member);
-  redundancy::KeepNatural(record.parity, &record.members);
+  redundancy::KeepNatural(record.scheme, record.parity, &record.members);
   for (size_t i = 0; i < set.members.size(); ++i) set.members[i]->natural = record.members[i].natural;
   return record;
 }

@@ -51,8 +51,7 @@ uint32_t TableBlockBytes(const ImageRecord& record, uint32_t natural_block_bytes
 }  // namespace
 
 uint32_t NaturalBlockBytes(const JobKeys& keys) {
-  const bool has_parity = keys.protect_scheme == ProtectScheme::kXor || keys.protect_scheme == ProtectScheme::kReedSolomon;
-  return has_parity && keys.DeduplicatesJob() ? keys.reduce_block_bytes : 0;
+  return keys.protect_scheme != ProtectScheme::kNone && keys.DeduplicatesJob() ? keys.reduce_block_bytes : 0;
 }
 
 Result<SetMember> MakeMember(const HeldStream& stream, uint64_t record_offset, uint64_t record_bytes,

@@ -20,7 +20,7 @@ struct OwnRange : SlotPlace {
   uint64_t bytes = 0;
 };
 
-// Redundancy of a set that lies here: this node's parity, or a copy of another member's stream.
+// Redundancy of a set that lies here: this node's parity, or a copy of another member's thin stream.
 struct HeldObject {
   ParityRecord record;
   std::vector<OwnRange> ranges;

@@ -135,30 +135,33 @@ Status MemoryCluster::ProtectSet(uint32_t group, uint32_t index) {
     if (natural_block_bytes_ > 0) member.natural = CandidatesOf(image, natural_begins_[*member.rank], natural_block_bytes_);
     member.image_record.assign(image.end() - kRecordBytes, image.end());
   }
-  if (set.scheme == Scheme::kPartner) {
-    for (SetMember& member : set.members) member.natural = {};
-  }
-  KeepNatural(set.parity, &set.members);
+  KeepNatural(set.scheme, set.parity, &set.members);
   Buffer record;
   KEDGE_RETURN_IF_ERROR(EncodeSetRecord(set, &record));
   for (const SetMember& member : set.members) nodes_[member.node].set_records.push_back(record);
   if (before_encoding) before_encoding();
-  if (set.scheme == Scheme::kPartner) return MakeCopies(set);
-  return MakeParity(set, crc32c::Compute(record.data(), record.size()));
+  const uint32_t record_crc32c = crc32c::Compute(record.data(), record.size());
+  return set.scheme == Scheme::kPartner ? MakeCopies(set, record_crc32c) : MakeParity(set, record_crc32c);
 }
 
-Status MemoryCluster::MakeCopies(const SetRecord& set) {
+Status MemoryCluster::MakeCopies(const SetRecord& set, uint32_t record_crc32c) {
   for (uint32_t holder = 0; holder < set.members.size(); ++holder) {
     for (const uint32_t held : layout_.HeldBy(set.identity.group, holder)) {
       const SetMember& member = set.members[held];
       if (!member.rank) continue;
-      Buffer copy = nodes_[member.node].images.at(*member.rank);
-      for (uint64_t offset = 0; offset < copy.size(); offset += member.blocks.block_bytes) {
-        if (!BlockIsRight(member.blocks, offset, ByteSpan(copy).subspan(offset, BlockLength(member.blocks, offset)))) {
-          return Status(Code::kCorrupt, member.node + ": a block does not have its checksum");
-        }
+      const Buffer& image = nodes_[member.node].images.at(*member.rank);
+      const ThinStream thin(member);
+      const BlockTable table = ThinTable(member);
+      Buffer copy;
+      for (const ThinStream::Piece& piece : thin.OfThin(0, thin.bytes()))
+        std::ranges::copy(ByteSpan(image).subspan(piece.stream_offset, piece.bytes), std::back_inserter(copy));
+      if (FirstWrongBlock(table, 0, copy)) return Status(Code::kCorrupt, member.node + ": a block does not have its checksum");
+      MemoryNode& node = nodes_[set.members[holder].node];
+      if (member.natural.blocks.empty()) {
+        node.images[*member.rank] = std::move(copy);
+      } else {
+        node.parity.push_back({{set.identity, held, record_crc32c}, table, std::move(copy)});
       }
-      nodes_[set.members[holder].node].images[*member.rank] = std::move(copy);
     }
   }
   return Status::Ok();
@@ -230,8 +233,7 @@ Status MemoryCluster::RebuildBlock(const SetRecord& set, const SetArithmetic& ar
                                    BlockSource* source, const BlockRef& block, std::span<std::byte> to) {
   const ThinStream thin(set.members[block.member]);
   const uint64_t set_block = arithmetic.geometry().block_bytes();
-  const auto pieces = thin.OfStream(block.offset, to.size());
-  for (const ThinStream::Piece& piece : pieces) {
+  for (const ThinStream::Piece& piece : thin.OfStream(block.offset, to.size())) {
     for (uint64_t done = 0; piece.thin_offset && done < piece.bytes;) {
       const uint64_t at = *piece.thin_offset + done;
       const BlockRef wanted{block.member, false, at / set_block * set_block};
@@ -242,6 +244,23 @@ Status MemoryCluster::RebuildBlock(const SetRecord& set, const SetArithmetic& ar
       done += bytes;
     }
   }
+  return FillNatural(set, source, block, to);
+}
+
+Status MemoryCluster::CopyBlock(const SetRecord& set, const std::string& holder, BlockSource* source, const BlockRef& block,
+                                std::span<std::byte> to) const {
+  const auto& held = nodes_.at(holder).parity;
+  const auto copy = std::ranges::find_if(
+      held, [&](const MemoryNode::Parity& one) { return one.held.set == set.identity && one.held.member == block.member; });
+  const ThinStream thin(set.members[block.member]);
+  for (const ThinStream::Piece& piece : thin.OfStream(block.offset, to.size())) {
+    if (piece.thin_offset) std::memcpy(&to[piece.stream_offset - block.offset], &copy->bytes[*piece.thin_offset], piece.bytes);
+  }
+  return FillNatural(set, source, block, to);
+}
+
+Status MemoryCluster::FillNatural(const SetRecord& set, BlockSource* source, const BlockRef& block, std::span<std::byte> to) {
+  const auto pieces = ThinStream(set.members[block.member]).OfStream(block.offset, to.size());
   const NaturalReplicas replicas(set, block.member);
   return replicas.Fill(pieces, block.offset, to, [&](uint32_t member, uint64_t offset, std::span<std::byte> into) {
     return static_cast<ClusterSource*>(source)->ReadStream(member, offset, into);
@@ -254,8 +273,11 @@ Status MemoryCluster::RestoreBlock(const SetRecord& set, const RankPlan& plan, c
   Status last(Code::kNotFound, plan.why_lost);
   for (const Source& source : plan.sources) {
     if (source.kind == SourceKind::kRebuild) {
-      last = rebuild == nullptr ? Status(Code::kInternal, "no code") : rebuild(block, to);
-      if (last.ok() && FirstWrongBlock(member.blocks, block.offset, to)) last = Status(Code::kCorrupt, "it is made wrong");
+      last = rebuild(source, block, to);
+      if (last.ok() && FirstWrongBlock(member.blocks, block.offset, to)) {
+        last = Status(Code::kCorrupt, "it is made wrong");
+        if (!source.node.empty()) restored->bad.push_back({block, last});
+      }
     } else {
       std::memcpy(to.data(), nodes_.at(source.node).images.at(plan.rank).data() + block.offset, to.size());
       last = Status::Ok();
@@ -289,15 +311,13 @@ MemoryCluster::Restored MemoryCluster::Restore(uint32_t rank, const std::string&
   const auto source = MakeSource(*set);
   const ParityTables tables = TablesOf(*set);
   std::unique_ptr<Assembler> assembler;
-  Rebuild rebuild;
-  if (arithmetic.ok()) {
-    assembler = std::make_unique<Assembler>(*set, *arithmetic, tables, *source);
-    rebuild = [&](const BlockRef& block, std::span<std::byte> to) {
-      Status rebuilt = RebuildBlock(*set, *arithmetic, assembler.get(), source.get(), block, to);
-      std::ranges::move(assembler->TakeBadBlocks(), std::back_inserter(restored.bad));
-      return rebuilt;
-    };
-  }
+  if (arithmetic.ok()) assembler = std::make_unique<Assembler>(*set, *arithmetic, tables, *source);
+  const Rebuild rebuild = [&](const Source& from, const BlockRef& block, std::span<std::byte> to) {
+    if (assembler == nullptr) return CopyBlock(*set, from.node, source.get(), block, to);
+    Status rebuilt = RebuildBlock(*set, *arithmetic, assembler.get(), source.get(), block, to);
+    std::ranges::move(assembler->TakeBadBlocks(), std::back_inserter(restored.bad));
+    return rebuilt;
+  };
   const uint32_t block_bytes = arithmetic.ok() ? arithmetic->geometry().block_bytes() : set->members[member].blocks.block_bytes;
   restored.bytes.resize(set->members[member].blocks.bytes);
   for (uint64_t offset = 0; offset < restored.bytes.size() && restored.status.ok(); offset += block_bytes) {

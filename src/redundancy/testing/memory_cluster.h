@@ -18,13 +18,13 @@
 namespace kedge::redundancy::testing {
 
 struct MemoryNode {
-  std::map<uint32_t, Buffer> images;  // by rank: its own and copies, as streams
+  std::map<uint32_t, Buffer> images;  // by rank: its own and whole copies, as streams
   struct Parity {
     HeldParity held;
     BlockTable table;
     Buffer bytes;
   };
-  std::vector<Parity> parity;
+  std::vector<Parity> parity;       // or copies of thin streams
   std::vector<Buffer> set_records;  // encoded
 };
 
@@ -70,13 +70,17 @@ class MemoryCluster {
 
  private:
   Status ProtectSet(uint32_t group, uint32_t index);
-  Status MakeCopies(const SetRecord& set);
+  Status MakeCopies(const SetRecord& set, uint32_t record_crc32c);
   Status MakeParity(const SetRecord& set, uint32_t record_crc32c);
   // A block of a stream, made of what survives of thin streams, parity and other members' natural blocks.
   static Status RebuildBlock(const SetRecord& set, const SetArithmetic& arithmetic, Assembler* assembler, BlockSource* source,
                              const BlockRef& block, std::span<std::byte> to);
+  // The same of the copy of the thin stream that lies on `holder`.
+  Status CopyBlock(const SetRecord& set, const std::string& holder, BlockSource* source, const BlockRef& block,
+                   std::span<std::byte> to) const;
+  static Status FillNatural(const SetRecord& set, BlockSource* source, const BlockRef& block, std::span<std::byte> to);
   // One block, from the first of the plan's sources that gives it rightly.
-  using Rebuild = std::function<Status(const BlockRef& block, std::span<std::byte> to)>;
+  using Rebuild = std::function<Status(const Source& source, const BlockRef& block, std::span<std::byte> to)>;
   Status RestoreBlock(const SetRecord& set, const RankPlan& plan, const Rebuild& rebuild, const BlockRef& block,
                       std::span<std::byte> to, Restored* restored);
 
