@@ -22,6 +22,7 @@ class Generator {
         of_partner_(MixSeed(seed, 5)),
         of_job_(MixSeed(seed, 6)),
         of_shares_(MixSeed(seed, 7)),
+        of_copies_(MixSeed(seed, 8)),
         real_(real) {}
 
   History Make() {
@@ -87,7 +88,20 @@ class Generator {
     if (deduplicates && later_.Chance(0.3)) Key("reduce.verify", "on");
     setup.divided = !setup.Tracks() && later_.Chance(0.25);
     if (real_ && later_.Chance(0.5)) ChooseLayout();
+    ChooseCopies();
     if (real_ && later_.Chance(0.15)) Key(kStagingKey, later_.Chance(0.5) && !setup.CopiesLater() ? kSlowStaging : "beside");
+  }
+
+  // Partners leave out what enough nodes have.
+  void ChooseCopies() {
+    const Setup& setup = history_.setup;
+    if (setup.Key("protect.scheme", "") != "partner") return;
+    if (setup.Key("reduce.deduplicate", "").empty() && of_copies_.Chance(0.4)) {
+      if (setup.Key("reduce.block", "").empty()) Key("reduce.block", "4KiB");
+      Key("reduce.deduplicate", "job");
+    }
+    if (UsedNodes() < 3 || of_copies_.Chance(0.4)) return;
+    of_copies_.Chance(0.5) ? Key("protect.copies", "2") : Key("protect.group", "4");
   }
 
   void ChooseLayout() {
@@ -589,6 +603,7 @@ class Generator {
   Random of_partner_;  // as later_
   Random of_job_;      // as later_
   Random of_shares_;   // as later_
+  Random of_copies_;   // as later_
   const bool real_;
   History history_;
   int ranks_ = 1;                // of the last launch

@@ -39,7 +39,9 @@ int64_t Setup::Number(const std::string& name, int64_t otherwise) const {
 
 int Setup::LossesSurvived() const {
   if (!Protects()) return 0;
-  return Key("protect.scheme", "none") == "rs" ? static_cast<int>(Number("protect.losses", 2)) : 1;
+  const std::string scheme = Key("protect.scheme", "none");
+  if (scheme == "partner") return static_cast<int>(Number("protect.copies", 1));
+  return scheme == "rs" ? static_cast<int>(Number("protect.losses", 2)) : 1;
 }
 
 bool Step::Has(const std::string& word) const {
