@@ -25,8 +25,12 @@ def test_small_runs_make_all_figures(tmp_path: Path) -> None:
     assert sum(runs["node"][0]["of_common"]) == 0
     # On a busy machine nodes may not agree in time.
     assert stored["job"] <= 1.1 * stored["node"]
-    protected = {scope: of_scope[0] for scope, of_scope in json.loads((tmp_path / "redundancy.json").read_text())["runs"].items()}
-    assert protected["off"]["natural_bytes"] == 0 < protected["job"]["natural_bytes"] < protected["job"]["captured_bytes"]
+    protected = json.loads((tmp_path / "redundancy.json").read_text())["runs"]
+    assert list(protected) == ["xor", "partner"]
+    for runs in protected.values():
+        off, of_job = runs["off"][0], runs["job"][0]
+        assert off["natural_bytes"] == 0 < of_job["natural_bytes"] < of_job["captured_bytes"]
+        assert 0 < of_job["redundancy_bytes"] < off["redundancy_bytes"]
     agreed = json.loads((tmp_path / "reduction.json").read_text())["members"]
     assert [row["members"] for row in agreed] == [2, 4] and all(row["seconds"] > 0 for row in agreed)
     (tmp_path / "job.md").unlink()
