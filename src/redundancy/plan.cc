@@ -80,21 +80,9 @@ class Survey {
     } else if (HasParity(set->scheme)) {
       plan->sources.push_back({SourceKind::kRebuild, {}, survivors, index});
     } else {
-      for (const std::string& node : HoldersOf(*set, index))
+      for (const std::string& node : survivors->parity_nodes[index])
         plan->sources.push_back({SourceKind::kRebuild, node, survivors, index});
     }
-  }
-
-  // The nodes that have what redundancy of the set is the member's, `here` first.
-  std::vector<std::string> HoldersOf(const SetSummary& set, uint32_t member) const {
-    std::vector<std::string> nodes;
-    for (const NodeInventory& inventory : inventories_) {
-      const bool has_it = std::any_of(inventory.parity.begin(), inventory.parity.end(), [&](const HeldParity& held) {
-        return held.set == set.identity && held.set_record_crc32c == set.record_crc32c && held.member == member;
-      });
-      if (has_it) nodes.insert(inventory.node == here_ ? nodes.begin() : nodes.end(), inventory.node);
-    }
-    return nodes;
   }
 
   std::shared_ptr<const SetSurvivors> SurvivorsOf(const std::shared_ptr<const SetSummary>& set) {
@@ -104,7 +92,7 @@ class Survey {
     auto survivors = std::make_shared<SetSurvivors>();
     survivors->set = set;
     survivors->image_node.resize(set->members.size());
-    survivors->parity_node.resize(set->members.size());
+    survivors->parity_nodes.resize(set->members.size());
     for (size_t i = 0; i < set->members.size(); ++i) {
       if (!set->members[i].rank) continue;
       const auto nodes = nodes_of_.find(*set->members[i].rank);
@@ -113,8 +101,8 @@ class Survey {
     for (const NodeInventory& inventory : inventories_) {
       for (const HeldParity& parity : inventory.parity) {
         if (Key{parity.set, parity.set_record_crc32c} != key || parity.member >= set->members.size()) continue;
-        std::string& node = survivors->parity_node[parity.member];
-        if (node.empty() || inventory.node == here_) node = inventory.node;
+        std::vector<std::string>& nodes = survivors->parity_nodes[parity.member];
+        nodes.insert(inventory.node == here_ ? nodes.begin() : nodes.end(), inventory.node);
       }
     }
     return known = std::move(survivors);
@@ -129,7 +117,7 @@ class Survey {
 
 // Whether a block of the set can be read: an image's zeros beyond its end always.
 bool Survives(const SetSurvivors& survivors, const BlockRef& block) {
-  if (block.parity) return !survivors.parity_node[block.member].empty();
+  if (block.parity) return !survivors.parity_nodes[block.member].empty();
   return block.offset >= survivors.set->members[block.member].bytes || !survivors.image_node[block.member].empty();
 }
 
@@ -160,7 +148,7 @@ Status TooManyLost(const SetSurvivors& survivors) {
   const SetSummary& set = *survivors.set;
   for (size_t i = 0; i < set.members.size(); ++i) {
     if (set.members[i].bytes > 0 && survivors.image_node[i].empty()) images.push_back(set.members[i].node);
-    if (survivors.parity_node[i].empty()) parity.push_back(set.members[i].node);
+    if (survivors.parity_nodes[i].empty()) parity.push_back(set.members[i].node);
   }
   return Status(
       Code::kIncomplete,
@@ -173,7 +161,7 @@ Status TooManyLost(const SetSurvivors& survivors) {
 // The same of copies. Only those of thin streams need more than themselves.
 Status NoCopy(const SetSurvivors& survivors, uint32_t member) {
   const SetSummary& set = *survivors.set;
-  if (!survivors.parity_node[member].empty()) {
+  if (!survivors.parity_nodes[member].empty()) {
     return Status(
         Code::kIncomplete,
         fmt::format("its copy is without blocks that others of set {} of group {} (partner, survives {} of {}) had: "
@@ -233,7 +221,7 @@ Status CanRebuild(const SetSurvivors& survivors, uint32_t member, bool parity) {
   // Natural blocks are in more streams than there is parity: while no more of these are lost, one is left of each.
   const bool has_natural = set.members[member].natural_bytes == 0 || NaturalLost(survivors).size() <= set.parity;
   if (!HasParity(set.scheme)) {
-    return has_natural && !survivors.parity_node[member].empty() ? Status::Ok() : NoCopy(survivors, member);
+    return has_natural && !survivors.parity_nodes[member].empty() ? Status::Ok() : NoCopy(survivors, member);
   }
   if (!parity && !has_natural) return TooManyLost(survivors);
   const Geometry geometry(static_cast<uint32_t>(set.members.size()), set.parity, LongestOf(set), set.block_bytes);

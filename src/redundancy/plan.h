@@ -65,10 +65,10 @@ const char* SourceKindName(SourceKind kind);
 // Where the parts of a set survive.
 struct SetSurvivors {
   std::shared_ptr<const SetSummary> set;
-  // By member: a node that has its image (empty image: none is needed), and one that has its parity object, or a copy of its thin
-  // stream. Empty: lost.
+  // By member: a node that has its image (empty image: none is needed), and all that have its parity object, or a copy of its
+  // thin stream, `here` first. Empty: lost.
   std::vector<std::string> image_node;
-  std::vector<std::string> parity_node;
+  std::vector<std::vector<std::string>> parity_nodes;
 };
 
 struct Source {

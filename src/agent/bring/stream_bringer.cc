@@ -162,7 +162,8 @@ void StreamBringer::PrepareAssembler(const redundancy::SetSurvivors& survivors) 
   tables_.resize(from_.set->members.size());
   std::map<uint32_t, Pending<Buffer>> answers;  // asked for all at once
   for (uint32_t member = 0; member < tables_.size(); ++member) {
-    const std::string& holder = survivors.parity_node[member];
+    const std::vector<std::string>& nodes = survivors.parity_nodes[member];
+    const std::string holder = nodes.empty() ? "" : nodes.front();
     if (auto own = from_.own_objects.find(member); own != from_.own_objects.end()) {
       source_->SetObject(member, {own->second.first, ""});
       tables_[member] = own->second.second;
@@ -175,7 +176,7 @@ void StreamBringer::PrepareAssembler(const redundancy::SetSurvivors& survivors) 
     auto answer = pending.Wait(kAskTimeout + kAskMargin);
     auto table = answer.ok() ? DecodeBlockTable(*answer) : Result<BlockTable>(answer.status());
     if (!table.ok()) continue;
-    source_->SetObject(member, {std::nullopt, survivors.parity_node[member]});
+    source_->SetObject(member, {std::nullopt, survivors.parity_nodes[member].front()});
     tables_[member] = std::move(*table);
   }
   assembler_ = std::make_unique<redundancy::Assembler>(*from_.set, *arithmetic_, tables_, *source_);
