@@ -182,6 +182,32 @@ TEST_F(ProtectTest, AFlippedByteInItsOwnImageSendsARankToTheOtherNodes) {
   EXPECT_EQ(ExpectRestart(all_, keys, 1), 0u);
 }
 
+// What nodes have told each other at a restart says nothing of a version that they have protected a moment later.
+TEST_F(ProtectTest, AFlippedByteSendsARankToCopiesThatAreAMomentOld) {
+  const std::string keys = std::string("protect.scheme=partner\nprotect.group=4\n") + kNoStore;
+  std::barrier together(4);
+  Take(all_, keys, 1);
+  for (const int node : {1, 2}) nodes_.Lose(node);
+  nodes_.Run(all_, keys, [&](kedge_context* context, int rank) {
+    std::vector<uint64_t> memory = Content(rank, 0);
+    EXPECT_KEDGE_OK(kedge_protect(context, 0, memory.data(), memory.size(), 8, nullptr));
+    int64_t version = -1;
+    EXPECT_EQ(kedge_restart(context, "p", -1, &version), KEDGE_ERROR_LOST) << "all nodes are asked";
+    Fill(&memory, rank, 2);
+    EXPECT_KEDGE_OK(kedge_checkpoint(context, "p", 2, 0));
+    EXPECT_KEDGE_OK(kedge_wait(context, "p", 2, KEDGE_LEVEL_NODE, 60));
+    together.arrive_and_wait();
+    if (rank == 2) {
+      EXPECT_TRUE(nodes_.FlipInPool(2, Content(2, 2)));
+    }
+    together.arrive_and_wait();
+    EXPECT_KEDGE_OK(kedge_restart(context, "p", 2, &version));
+    EXPECT_EQ(version, 2) << "rank " << rank;
+    EXPECT_TRUE(memory == Content(rank, 2)) << "rank " << rank;
+  });
+  EXPECT_THAT(nodes_.Log(2), HasSubstr("version 2 (attempt 2, take 1) rank 2 is here again: from node n3"));
+}
+
 // An array that is cut into one part for each rank, whose words follow from their place in it and the version.
 class DividedTest : public ProtectTest {
  protected:

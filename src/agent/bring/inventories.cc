@@ -50,6 +50,17 @@ std::vector<std::string> BesideMembers(const Job& job) {
   return names;
 }
 
+// Whether a version has reached level NODE between two answers of a node: others have redundancy by now of which what they said
+// at the time of the first says nothing.
+bool HasReachedNode(const InventoryReply& before, const InventoryReply& now) {
+  std::set<Generation> known;
+  for (const HeldImage& image : before.images) {
+    if (image.at_node) known.insert(image.generation);
+  }
+  return std::any_of(now.images.begin(), now.images.end(),
+                     [&](const HeldImage& image) { return image.at_node && !known.contains(image.generation); });
+}
+
 // As if only that name had been asked for.
 void KeepName(const std::string& name, InventoryReply* reply) {
   if (name.empty()) return;
@@ -119,10 +130,12 @@ void Inventories::Gather(Job& job, const std::string& name, Reach reach, std::fu
   for (const Key& wider : {Key{key.job, name, Reach::kJob}, Key{key.job, "", Reach::kJob}, key}) {
     auto known = known_.find(wider);
     if (known == known_.end() || now_ns - known->second.at_ns >= kInventoryAge.count()) continue;
-    // Our own part is always of now.
     auto fresh = std::make_shared<std::vector<InventoryReply>>(*known->second.inventories);
     for (InventoryReply& reply : *fresh) KeepName(name, &reply);
-    fresh->front() = Own(job, name);
+    // Our own part is always of now.
+    InventoryReply own = Own(job, name);
+    if (HasReachedNode(fresh->front(), own)) continue;
+    fresh->front() = std::move(own);
     return done(fresh);
   }
   auto& running = gatherings_[key];

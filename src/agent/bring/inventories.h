@@ -57,7 +57,8 @@ class Inventories {
   InventoryReply Own(const Job& job, const std::string& name) const;
 
   // What the nodes within reach that answer hold, and those that the attempt leaves out: once, on the loop's thread, after some
-  // seconds at most. Asked of them anew unless an answer is younger than a moment. Nodes that the attempt leaves out, and that
+  // seconds at most. Asked of them anew unless an answer is younger than a moment, and than
+  // what has reached level NODE. Nodes that the attempt leaves out, and that
   // have yet to answer their invitation, are waited for only when the others do not have all of the newest version.
   using Gathered = std::shared_ptr<const std::vector<InventoryReply>>;
   void Gather(Job& job, const std::string& name, Reach reach, std::function<void(Gathered)> done, Haste haste = {});
