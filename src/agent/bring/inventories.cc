@@ -70,6 +70,11 @@ void KeepName(const std::string& name, InventoryReply* reply) {
 
 }  // namespace
 
+Inventories::Inventories(AgentCore& core, Peers& peers) : core_(core), peers_(peers) {
+  peers.service().Reply(PeerKind::kInventory, DecodeInventoryRequest,
+                        [this](Job& job, const InventoryRequest& request) { return Own(job, request.name); });
+}
+
 std::vector<redundancy::NodeInventory> ToNodeInventories(const std::vector<InventoryReply>& replies,
                                                          const Generation& generation) {
   std::vector<redundancy::NodeInventory> inventories;

@@ -51,7 +51,7 @@ struct Haste {
 
 class Inventories {
  public:
-  Inventories(AgentCore& core, Peers& peers) : core_(core), peers_(peers) {}
+  Inventories(AgentCore& core, Peers& peers);
 
   // What this node holds of a job; an empty name: of all names.
   InventoryReply Own(const Job& job, const std::string& name) const;

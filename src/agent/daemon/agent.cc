@@ -107,8 +107,6 @@ void Agent::Subscribe() {
     inventories_.Forget(job);
     stagers_.Seek(job);
   };
-  events.network_opened = [this] { peer_server_.Serve(); };
-  events.network_closed = [this] { peer_server_.Stop(); };
   events.tier_lost = [this](TierUnit* unit) { OnTierLost(unit); };
   events.places_doubted = [this] { CheckPlaces(); };
 }
@@ -230,8 +228,8 @@ bool Agent::IsIdle() {
   if (!core_->sessions().empty() || !core_->settings().staging_folder.empty()) return false;
   const bool retaining = std::any_of(core_->jobs().begin(), core_->jobs().end(),
                                      [](const auto& job) { return !job.second->retention_running.empty(); });
-  return waiters_.waiting() == 0 && flush_.in_flight() == 0 && !retaining && peer_server_.leases() == 0 && !carrier_.IsBusy() &&
-         !pending_.HasAny();
+  return waiters_.waiting() == 0 && flush_.in_flight() == 0 && !retaining && peers_.service().leases() == 0 &&
+         !carrier_.IsBusy() && !pending_.HasAny();
 }
 
 Result<std::string> Agent::Run() {
@@ -252,7 +250,7 @@ std::string Agent::RunLoop() {
     // Declared before the last look: a client that publishes after that look sees it and wakes us.
     core_->control().agent_sleeping.store(dozing ? kAgentDozing : kAgentAsleep, std::memory_order_seq_cst);
     worked = sessions_.DrainAll() || core_->TakeNudge() || worked;
-    phases_.Look();
+    read_pauses_.Look();
     Status turned = core_->loop().RunOnce(worked                       ? Duration::zero()
                                           : dozing                     ? kDoze
                                           : !core_->sessions().empty() ? kSleepWithSessions

@@ -17,7 +17,6 @@
 #include "agent/bring/rebuilder.h"
 #include "agent/bring/shared_reads.h"
 #include "agent/bring/windows.h"
-#include "agent/door/peer_server.h"
 #include "agent/door/server.h"
 #include "agent/door/sessions.h"
 #include "agent/door/waiters.h"
@@ -30,7 +29,6 @@
 #include "agent/flush/straight_parts.h"
 #include "agent/gather/carrier.h"
 #include "agent/gather/job_blocks.h"
-#include "agent/gather/phases.h"
 #include "agent/gather/shipper.h"
 #include "agent/gather/stagers.h"
 #include "agent/gather/staging_post.h"
@@ -44,6 +42,7 @@
 #include "agent/images/pending_images.h"
 #include "agent/peers/measure_peers.h"
 #include "agent/peers/peers.h"
+#include "agent/peers/read_pauses.h"
 #include "agent/protect/done_groups.h"
 #include "agent/protect/held_sets.h"
 #include "agent/protect/layouts.h"
@@ -54,6 +53,7 @@
 #include "agent/protect/set_exchange.h"
 #include "agent/protect/set_maker.h"
 #include "agent/protect/set_proofs.h"
+#include "agent/protect/stream_server.h"
 #include "agent/schedule/completions.h"
 #include "agent/schedule/halts.h"
 #include "agent/schedule/local_level.h"
@@ -99,7 +99,6 @@ class Agent {
   NodeLevel& node_level() { return node_level_; }
   OwnSlots& own_slots() { return own_slots_; }
   PendingImages& pending() { return pending_; }
-  PeerServer& peer_server() { return peer_server_; }
   Peers& peers() { return peers_; }
   Protect& protect() { return protect_; }
   ProtectAgain& protect_again() { return protect_again_; }
@@ -160,6 +159,7 @@ class Agent {
   DrainWatch drain_watch_{*core_, retention_, still_stored_};
   StraightParts straight_parts_{*core_, flush_, retention_};
   Peers peers_{*core_};
+  ReadPauses read_pauses_{*core_, peers_};
   MeasurePeers measure_peers_{*core_, peers_};
   LocalLevel local_level_{*core_, images_, peers_, retention_};
   Completions completions_{*core_, peers_, publisher_};
@@ -169,6 +169,7 @@ class Agent {
   Halts halts_{*core_};
   Layouts layouts_{*core_, peers_};
   HeldSets held_sets_{*core_, own_slots_, tiers_};
+  StreamServer stream_server_{*core_, held_sets_, peers_, read_pauses_};
   NodeLevel node_level_{*core_, held_sets_, images_, retention_};
   MeasureMember measure_member_{*core_, node_level_};
   SetExchange set_exchange_{*core_, held_sets_, node_level_, peers_};
@@ -183,7 +184,6 @@ class Agent {
   Windows windows_{*core_, bringer_, memory_};
   SharedReads shared_reads_{*core_};
   Carrier carrier_{*core_, bringer_, flush_, peers_, publisher_};
-  Phases phases_{*core_, peers_};
   Stagers stagers_{*core_, peers_};
   StagingPost staging_post_{*core_, peers_};
   JobBlocks job_blocks_{*core_, flush_, images_, retention_};
@@ -191,8 +191,6 @@ class Agent {
   Sessions sessions_{*core_, arrivals_,  assignment_, carrier_,    found_images_, layouts_, open_images_,
                      peers_, retention_, server_,     throughput_, tiers_,        tuning_};
   Waiters waiters_{*core_, attempt_watch_, flush_, local_level_, node_level_, pending_, publisher_, server_};
-  PeerServer peer_server_{*core_, carrier_, completions_,  done_groups_, held_sets_, inventories_, layouts_, local_level_,
-                          peers_, phases_,  set_exchange_, set_proofs_,  shipper_,   takings_,     turns_};
   Server server_{*core_,   CallsOfServer(), bringer_,   halts_,     images_,   measure_peers_, open_images_, peers_,
                  pending_, publisher_,      rebuilder_, retention_, sessions_, shared_reads_,  waiters_,     windows_};
   std::unique_ptr<os::TextServer> metrics_;

@@ -231,7 +231,7 @@ std::string StatusJson(Agent& agent) {
   for (const auto& [name, why] : agent.tiers().unusable()) json["unusable_tiers"].push_back({{"name", name}, {"why", why}});
   json["sessions"] = Json::array();
   for (const Session* session : agent.core().sessions().all()) json["sessions"].push_back(SessionJson(*session));
-  json["leases"] = agent.peer_server().leases();
+  json["leases"] = agent.peers().service().leases();
   json["requests_waiting"] = agent.assignment().waiting();
   json["placement"] = PlacementJson(agent.throughput().totals());
   json["flush"] = FlushJson(agent);

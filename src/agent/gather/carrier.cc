@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "agent/bring/bringer.h"
@@ -40,13 +41,15 @@ Carrier::Carrier(AgentCore& core, Bringer& bringer, Flush& flush, Peers& peers, 
     : core_(core),
       bringer_(bringer),
       flush_(flush),
-
       peers_(peers),
       publisher_(publisher),
       writers_({core.settings().writers_least, core.settings().writers_most, core.settings().flush_workers}),
       workers_(std::make_unique<Workers>(core.settings().writers_most)),
       awaited_workers_(
-          std::make_unique<Workers>(core.settings().writers_most, std::chrono::seconds(2), Workers::Priority::kAwaited)) {}
+          std::make_unique<Workers>(core.settings().writers_most, std::chrono::seconds(2), Workers::Priority::kAwaited)) {
+  peers.service().On(PeerKind::kCarry, DecodeCarryRequest, std::bind_front(&Carrier::OnCarry, this));
+  peers.service().On(PeerKind::kShare, DecodeShareRequest, std::bind_front(&Carrier::OnShare, this));
+}
 
 void Carrier::Stop() {
   for (auto& [generation, load] : loads_) {
@@ -92,7 +95,7 @@ void Carrier::Share(const Generation& generation, uint64_t own_bytes) {
 }
 
 // Also before this node has its plan, or has given up waiting for it.
-void Carrier::OnShare(Job& job, const ShareRequest& request, net::Answer answer) {
+void Carrier::OnShare(Job& job, const net::Peer&, const ShareRequest& request, net::Answer answer) {
   const Generation& generation = request.generation;
   if (!Planner::SharesObjects(job)) return answer(Status(Code::kUnsupported, "objects are not shared here"));
   const auto known = loads_.find(generation);
@@ -173,7 +176,8 @@ void Carrier::Account(const Generation& generation, const std::string& node, uin
   load.news_ns = load.asked_ns;
 }
 
-void Carrier::OnCarry(Job& job, const std::string& node, const CarryRequest& request, net::Answer answer) {
+void Carrier::OnCarry(Job& job, const net::Peer& peer, const CarryRequest& request, net::Answer answer) {
+  const std::string& node = peer.node;
   const Generation& generation = request.generation;
   Load& load = LoadOf(generation);
   job.left_ns = core_.clock().NowNs();

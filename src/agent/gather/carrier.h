@@ -53,10 +53,8 @@ class Carrier : public Cargo {
   void Lead(const Generation& generation, uint64_t planned_bytes);
   // So many of these are that node's: those images that it has asked for, and none other.
   void Account(const Generation& generation, const std::string& node, uint64_t bytes);
-  void OnCarry(Job& job, const std::string& node, const CarryRequest& request, net::Answer answer);
   // The object that is written here of the version is to be lent to others, and to have so many bytes of this node.
   void Share(const Generation& generation, uint64_t own_bytes);
-  void OnShare(Job& job, const ShareRequest& request, net::Answer answer);
   // An image that lies here is in the store.
   void OnImageStored(const kedge::Image& image);
   // Answers who has waited, and forgets what nobody asks for any more.
@@ -128,6 +126,8 @@ class Carrier : public Cargo {
     uint64_t WrittenBytes() const;
     bool IsUnderWay() const;
   };
+  void OnCarry(Job& job, const net::Peer& peer, const CarryRequest& request, net::Answer answer);
+  void OnShare(Job& job, const net::Peer& peer, const ShareRequest& request, net::Answer answer);
   void Pull(Job& job, const Generation& generation, Image& image);
   // As many of those that wait as are to be written at once.
   void Dispatch();

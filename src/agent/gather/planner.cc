@@ -1,6 +1,7 @@
 #include "agent/gather/planner.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "agent/flush/flush.h"
@@ -79,6 +80,11 @@ WritePlan PlanOf(const aggregation::Line& line, const aggregation::ElectionOptio
 
 }  // namespace
 
+Planner::Planner(AgentCore& core, Flush& flush, Peers& peers, Decided decided)
+    : core_(core), flush_(flush), peers_(peers), decided_(std::move(decided)) {
+  peers.service().On(PeerKind::kScan, DecodeScanRequest, std::bind_front(&Planner::OnScan, this));
+}
+
 // How long an image is in its object is known before it is written only where nothing of it is left out.
 bool Planner::SharesObjects(const Job& job) {
   return job.hello.keys.store_layout == StoreLayout::kPosix && Flush::WritesWhole(job);
@@ -130,8 +136,8 @@ void Planner::Offer(const Job& job, const Generation& generation, uint64_t bytes
   Advance(job, generation, *scan);
 }
 
-void Planner::OnScan(const Job& job, const std::string& node, const ScanRequest& request,
-                     std::function<void(Result<Buffer>)> answer) {
+void Planner::OnScan(const Job& job, const net::Peer& peer, const ScanRequest& request, net::Answer answer) {
+  const std::string& node = peer.node;
   Scan* const scan = Find(job, request.generation);
   if (scan == nullptr) return answer(Status(Code::kNotFound, "versions are not planned here"));
   const auto child = FindIn(scan->line, node);

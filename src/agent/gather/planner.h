@@ -19,6 +19,7 @@
 #include "aggregation/election.h"
 #include "aggregation/scan_tree.h"
 #include "aggregation/summary.h"
+#include "net/network.h"
 #include "reduce/popular_blocks.h"
 
 namespace kedge {
@@ -45,8 +46,7 @@ class Planner {
  public:
   // `decided` is called once for each version that was offered and planned in time.
   using Decided = std::function<void(const Generation& generation, const WritePlan& plan)>;
-  Planner(AgentCore& core, Flush& flush, Peers& peers, Decided decided)
-      : core_(core), flush_(flush), peers_(peers), decided_(std::move(decided)) {}
+  Planner(AgentCore& core, Flush& flush, Peers& peers, Decided decided);
 
   // Whether nodes write their images to one object together; else who has store.layout = posix has an object for each node.
   static bool SharesObjects(const Job& job);
@@ -56,7 +56,6 @@ class Planner {
   std::optional<uint32_t> PlaceOf(const Job& job, const Generation& generation);
   // What this node has of the version; `popular`: as the member of its place. Once.
   void Offer(const Job& job, const Generation& generation, uint64_t bytes, reduce::PopularBlocks popular);
-  void OnScan(const Job& job, const std::string& node, const ScanRequest& request, std::function<void(Result<Buffer>)> answer);
   // Scans that have not come to an end for long are let go of.
   void Tick();
 
@@ -64,7 +63,7 @@ class Planner {
   struct Child {
     aggregation::Summary summary;
     reduce::PopularBlocks popular;
-    std::function<void(Result<Buffer>)> answer;
+    net::Answer answer;
   };
   struct Scan {
     aggregation::Line line;
@@ -81,6 +80,8 @@ class Planner {
     bool is_told = false;  // the parent
     std::optional<ScanReply> answer;
   };
+  // Of a child, which waits for the answer.
+  void OnScan(const Job& job, const net::Peer& peer, const ScanRequest& request, net::Answer answer);
   static bool HasLeaders(const Job& job);
   // Nothing: they do not.
   std::optional<aggregation::Line> LineFor(const Job& job, const Generation& generation) const;

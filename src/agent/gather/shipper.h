@@ -50,9 +50,6 @@ class Shipper {
   void OnStoreDue(Version& version);
   // One of its images has ended. REQUIRES: its writers are awaited.
   void OnDue(Version& version);
-  void OnScan(Job& job, const std::string& node, const ScanRequest& request, std::function<void(Result<Buffer>)> answer) {
-    planner_.OnScan(job, node, request, std::move(answer));
-  }
   // Images of the version are durable in the share of another node's object; they are shipped.
   void OnShareFinished(Version& version, const std::vector<ImageEntry>& entries);
   // This node is to leave: a staging agent takes over what it has been given to write, and need not have written it.

@@ -80,7 +80,7 @@ void Peers::Close() {
   if (network_ == nullptr) return;
   network_->Close();
   network_.reset();
-  core_.events().network_closed();
+  service_.Close();
 }
 
 net::NetworkOptions Peers::Options() const {
@@ -128,7 +128,7 @@ Status Peers::Adopt(Result<std::unique_ptr<net::Network>> opened) {
   Status status = opened.status();
   if (opened.ok()) {
     network_ = std::move(*opened);
-    core_.events().network_opened();
+    service_.Open(network_.get());
     LogInfo("agent", "other nodes reach this one at {}", network_->address().ToDisplay());
     status = os::ReplaceFile(fs(), core_.Path("address"), network_->address().ToText(), "agent");
   }

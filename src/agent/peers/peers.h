@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "agent/peers/peer_messages.h"
+#include "agent/peers/peer_service.h"
 #include "agent/peers/read_gates.h"
 #include "agent/tables/job.h"
 #include "net/measure.h"
@@ -115,7 +116,7 @@ class PeerLink {
 
 class Peers {
  public:
-  explicit Peers(AgentCore& core) : core_(core) {}
+  explicit Peers(AgentCore& core) : core_(core), service_(core) {}
   ~Peers();
 
   // Opens the network unless it is open: `done` when that is over, at once or later on the loop. The first use of libfabric takes
@@ -147,6 +148,8 @@ class Peers {
   // For what nobody waits for: its reads wait while an application communicates.
   PeerLink LinkInBackground(const Job& job) const;
   ReadGates& gates() const { return *gates_; }
+  // What this node does for the others.
+  PeerService& service() { return service_; }
   // As the network names a job, and a node of it.
   static std::string NetworkName(const StoreId& store_id, const std::string& job);
   static net::Peer PeerOf(const Job& job, const std::string& node);
@@ -169,6 +172,7 @@ class Peers {
   void InviteNode(const JobKey& key, uint64_t number, const JobNode& node, const Buffer& invitation);
 
   AgentCore& core_;
+  PeerService service_;
   const std::shared_ptr<ReadGates> gates_ = std::make_shared<ReadGates>();
   std::unique_ptr<net::Network> network_;
   std::thread opener_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <set>
 #include <string>
@@ -52,6 +53,11 @@ bool IsProtectedIn(const Version& version, uint64_t layout) {
 }
 
 }  // namespace
+
+DoneGroups::DoneGroups(AgentCore& core, NodeLevel& node_level, Peers& peers)
+    : core_(core), node_level_(node_level), peers_(peers) {
+  peers.service().Reply(PeerKind::kGroups, DecodeGroupsNotice, std::bind_front(&DoneGroups::OnTold, this));
+}
 
 void DoneGroups::OnOwnSetsDone(Version& version) {
   const Protection& protection = *version.protection;

@@ -22,7 +22,7 @@ class Peers;
 
 class DoneGroups {
  public:
-  DoneGroups(AgentCore& core, NodeLevel& node_level, Peers& peers) : core_(core), node_level_(node_level), peers_(peers) {}
+  DoneGroups(AgentCore& core, NodeLevel& node_level, Peers& peers);
 
   // All sets of the node's own group are done: says so, and asks about the others; to be called until the version is at level
   // NODE. REQUIRES: version.protection.

@@ -2,15 +2,27 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "agent/peers/peers.h"
 #include "agent/tables/agent_core.h"
+#include "agent/tables/members.h"
+#include "base/log.h"
 #include "redundancy/layout.h"
 
 namespace kedge {
+namespace {
+
+constexpr Duration kGoodbyeTime = std::chrono::milliseconds(100);
+
+}  // namespace
+
+Layouts::Layouts(AgentCore& core, Peers& peers) : core_(core), peers_(peers) {
+  peers.service().Reply(PeerKind::kInvite, DecodeInvitation, std::bind_front(&Layouts::OnInvited, this));
+}
 
 Status Layouts::OnMembers(Job& job) {
   const JobKeys& keys = job.hello.keys;
@@ -39,6 +51,25 @@ Status Layouts::OnMembers(Job& job) {
   for (const redundancy::Node& node : job.layout->groups[position->group]) {
     if (node.name != core_.settings().node) peers_.Connect(job, node.name);
   }
+  return Status::Ok();
+}
+
+Status Layouts::OnInvited(const Job& job, const Invitation& invitation) {
+  const Membership& members = invitation.members;
+  if (members.attempt <= job.members.attempt || IsAmong(members.nodes, core_.settings().node)) {
+    return Status(Code::kMismatch, "the invitation is not to a later attempt without this node");
+  }
+  LogInfo("agent", "job {} goes on in attempt {} without this node, which serves what it holds", job.name, members.attempt);
+  // After the answer, which goes out in the name of the attempt that ends here.
+  core_.loop().AddTimer(kGoodbyeTime, [this, key = job.key(), members] {
+    Job* found = core_.FindJob(key);
+    if (found == nullptr || members.attempt <= found->members.attempt) return;
+    found->members = members;
+    found->guests.clear();
+    core_.events().job_changed(*found);
+    Status joined = OnMembers(*found);
+    if (!joined.ok()) LogWarning("agent", "job {}: {}", found->name, joined.ToString());
+  });
   return Status::Ok();
 }
 

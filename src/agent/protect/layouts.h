@@ -2,6 +2,7 @@
 // (redundancy/layout.h).
 #pragma once
 
+#include "agent/peers/peer_messages.h"
 #include "agent/tables/job.h"
 #include "base/status.h"
 
@@ -12,12 +13,15 @@ class Peers;
 
 class Layouts {
  public:
-  Layouts(AgentCore& core, Peers& peers) : core_(core), peers_(peers) {}
+  Layouts(AgentCore& core, Peers& peers);
 
   // The members of the job's attempt are known: joins its network. kFailedPrecondition: they cannot protect each other.
   Status OnMembers(Job& job);
 
  private:
+  // The job goes on in another attempt, which leaves this node out.
+  Status OnInvited(const Job& job, const Invitation& invitation);
+
   AgentCore& core_;
   Peers& peers_;
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "agent/peers/peers.h"
@@ -12,6 +13,11 @@
 #include "redundancy/layout.h"
 
 namespace kedge {
+
+SetExchange::SetExchange(AgentCore& core, HeldSets& held_sets, NodeLevel& node_level, Peers& peers)
+    : core_(core), held_sets_(held_sets), node_level_(node_level), peers_(peers) {
+  peers.service().Reply(PeerKind::kExchange, DecodeExchangeRequest, std::bind_front(&SetExchange::OnAsked, this));
+}
 
 void SetExchange::OnBegun(Version& version) {
   for (SetProgress& set : version.protection->sets) {

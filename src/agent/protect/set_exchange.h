@@ -21,8 +21,7 @@ class Peers;
 
 class SetExchange {
  public:
-  SetExchange(AgentCore& core, HeldSets& held_sets, NodeLevel& node_level, Peers& peers)
-      : core_(core), held_sets_(held_sets), node_level_(node_level), peers_(peers) {}
+  SetExchange(AgentCore& core, HeldSets& held_sets, NodeLevel& node_level, Peers& peers);
 
   // What members that were faster have told of its sets. REQUIRES: version.protection, with no set of it under way before.
   void OnBegun(Version& version);

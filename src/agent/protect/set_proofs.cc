@@ -1,5 +1,6 @@
 #include "agent/protect/set_proofs.h"
 
+#include <functional>
 #include <utility>
 
 #include "agent/images/held_stream.h"
@@ -10,6 +11,10 @@
 #include "redundancy/layout.h"
 
 namespace kedge {
+
+SetProofs::SetProofs(AgentCore& core, NodeLevel& node_level, Peers& peers) : core_(core), node_level_(node_level), peers_(peers) {
+  peers.service().On(PeerKind::kProve, DecodeSetRequest, std::bind_front(&SetProofs::OnAsked, this));
+}
 
 void SetProofs::Fail(const SetIdentity& identity, const Status& why) {
   const auto found = SetUnderWay::Find(core_, identity);
@@ -23,7 +28,7 @@ void SetProofs::Ask(const Version& version, const SetIdentity& identity, uint32_
               });
 }
 
-void SetProofs::OnAsked(const SetRequest& request, net::Answer answer) {
+void SetProofs::OnAsked(const Job&, const net::Peer&, const SetRequest& request, net::Answer answer) {
   const auto [version, set] = SetUnderWay::Find(core_, request.set);
   // Another member was faster to ask.
   if (version != nullptr && !version->node_failure.ok()) return answer(version->node_failure);

@@ -16,17 +16,17 @@ class Peers;
 
 class SetProofs {
  public:
-  SetProofs(AgentCore& core, NodeLevel& node_level, Peers& peers) : core_(core), node_level_(node_level), peers_(peers) {}
+  SetProofs(AgentCore& core, NodeLevel& node_level, Peers& peers);
 
   // Asks the member, once for each time that something of it did not fit. REQUIRES: version.protection.
   void Ask(const Version& version, const SetIdentity& identity, uint32_t member);
-  // A member doubts the image of ours in the set. May answer later.
-  void OnAsked(const SetRequest& request, net::Answer answer);
 
  private:
   // A pass over an image; who proves wrong gives up by himself anyway.
   static constexpr Duration kProofTimeout = std::chrono::seconds(60);
 
+  // A member doubts the image of ours in the set.
+  void OnAsked(const Job& job, const net::Peer& peer, const SetRequest& request, net::Answer answer);
   void Fail(const SetIdentity& identity, const Status& why);
 
   AgentCore& core_;

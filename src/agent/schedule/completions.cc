@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -31,13 +32,19 @@ std::vector<std::string> NeighboursOf(const Job& job, const std::string& node) {
 
 }  // namespace
 
+Completions::Completions(AgentCore& core, Peers& peers, Publisher& publisher)
+    : core_(core), peers_(peers), publisher_(publisher) {
+  peers.service().On(PeerKind::kCompleted, DecodeCompletedNotice, std::bind_front(&Completions::OnTold, this));
+}
+
 void Completions::OnComplete(const Generation& generation) const {
   if (const Job* job = core_.FindJobOf(generation)) Tell(*job, "", generation);
 }
 
-void Completions::OnTold(const Job& job, const std::string& from, const Generation& generation) const {
-  Tell(job, from, generation);
-  publisher_.OnCompletedElsewhere(generation);
+void Completions::OnTold(const Job& job, const net::Peer& from, const CompletedNotice& notice, const net::Answer& answer) const {
+  answer(Buffer());
+  Tell(job, from.node, notice.generation);
+  publisher_.OnCompletedElsewhere(notice.generation);
 }
 
 void Completions::Tell(const Job& job, const std::string& from, const Generation& generation) const {

@@ -8,7 +8,9 @@
 
 #include <string>
 
+#include "agent/peers/peer_messages.h"
 #include "agent/tables/job.h"
+#include "net/network.h"
 
 namespace kedge {
 
@@ -18,14 +20,13 @@ class Publisher;
 
 class Completions {
  public:
-  Completions(AgentCore& core, Peers& peers, Publisher& publisher) : core_(core), peers_(peers), publisher_(publisher) {}
+  Completions(AgentCore& core, Peers& peers, Publisher& publisher);
 
   // This node has found the version complete, or has made it so.
   void OnComplete(const Generation& generation) const;
-  // Node `from` says so.
-  void OnTold(const Job& job, const std::string& from, const Generation& generation) const;
 
  private:
+  void OnTold(const Job& job, const net::Peer& from, const CompletedNotice& notice, const net::Answer& answer) const;
   // `from`: not that one; empty: all neighbours.
   void Tell(const Job& job, const std::string& from, const Generation& generation) const;
 

@@ -31,8 +31,7 @@ class Peers;
 
 class LocalLevel {
  public:
-  LocalLevel(AgentCore& core, ImageTable& images, Peers& peers, LocalRetention& retention)
-      : core_(core), images_(images), peers_(peers), retention_(retention) {}
+  LocalLevel(AgentCore& core, ImageTable& images, Peers& peers, LocalRetention& retention);
 
   // Something about the versions of the name, or about the job's nodes, may have changed. Lets go of none.
   void Consider(Job& job, const std::string& name);
@@ -44,11 +43,11 @@ class LocalLevel {
   // What is waited for until the version is complete, for people.
   std::string Missing(const Version& version) const;
 
+ private:
   // ---- From other nodes ----
   Result<LocalReply> OnPromise(Job& job, const LocalPromise& promise);
   void OnNews(Job& job, const LocalNews& news);
 
- private:
   // Of the present attempt.
   static LocalPromises& PromisesOf(Job& job, const std::string& name);
   void Withdraw(Job& job, const Generation& generation);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -54,6 +55,10 @@ std::optional<ImageIdentity> FindContradiction(const Job& job, const ImageIdenti
 }
 
 }  // namespace
+
+Takings::Takings(AgentCore& core, Peers& peers) : core_(core), peers_(peers) {
+  peers.service().Reply(PeerKind::kTaken, DecodeImageIdentity, std::bind_front(&Takings::OnTold, this));
+}
 
 void Takings::OnTaken(const ImageIdentity& taking) {
   core_.loop().Post([this, taking] {

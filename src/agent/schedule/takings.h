@@ -18,16 +18,16 @@ class Peers;
 
 class Takings {
  public:
-  Takings(AgentCore& core, Peers& peers) : core_(core), peers_(peers) {}
+  Takings(AgentCore& core, Peers& peers);
 
   // An image of a rank of this node is whole. Acted upon a moment later.
   void OnTaken(const ImageIdentity& taking);
   // That a version is complete ends what was said of earlier ones.
   void OnChanged(const Generation& generation);
-  // Another node says so of one of its own, or knows of it.
-  void OnTold(Job& job, const ImageIdentity& taking);
 
  private:
+  // Another node says so of one of its own, or knows of it.
+  void OnTold(Job& job, const ImageIdentity& taking);
   // `is_news`: of this version nothing was known.
   void Compare(Job& job, const ImageIdentity& taking, bool is_news);
   void Fail(Job& job, const Generation& generation, const Status& why);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <vector>
 
 #include "agent/images/image_flusher.h"
@@ -46,6 +47,11 @@ const ScheduledLevels* FindTurn(const Job& job, const Generation& generation) {
 }
 
 }  // namespace
+
+Turns::Turns(AgentCore& core, ImageFlusher& flush, ImageTable& images, Peers& peers, LocalRetention& retention, Tuning& tuning)
+    : core_(core), flush_(flush), images_(images), peers_(peers), retention_(retention), tuning_(tuning) {
+  peers.service().Reply(PeerKind::kTurn, DecodeTurnRequest, std::bind_front(&Turns::OnAsked, this));
+}
 
 void Turns::Schedule(Version& version, const ScheduledLevels& due) {
   const Job& job = *version.job;

@@ -27,22 +27,21 @@ class Tuning;
 
 class Turns {
  public:
-  Turns(AgentCore& core, ImageFlusher& flush, ImageTable& images, Peers& peers, LocalRetention& retention, Tuning& tuning)
-      : core_(core), flush_(flush), images_(images), peers_(peers), retention_(retention), tuning_(tuning) {}
+  Turns(AgentCore& core, ImageFlusher& flush, ImageTable& images, Peers& peers, LocalRetention& retention, Tuning& tuning);
 
   // A new version, whose turn it is by count for the levels in `due`.
   void Schedule(Version& version, const ScheduledLevels& due);
   // The same, of a predecessor that had not heard yet. REQUIRES: Recover follows.
   void LeaveUndecided(Version& version, const ScheduledLevels& due) const;
   void Recover();
-  // The answer to another node.
-  TurnReply OnAsked(const Job& job, const TurnRequest& request);
 
   // With the job's file. REQUIRES: all of the job whose Hello it is.
   static void Save(const DecidedTurns& turns, Encoder& encoder);
   static void Load(Decoder& decoder, const Hello& hello, DecidedTurns* turns);
 
  private:
+  // The answer to another node.
+  TurnReply OnAsked(const Job& job, const TurnRequest& request);
   ScheduledLevels ByOwnClock(Version& version, const ScheduledLevels& due);
   void SetLevels(Version& version, const ScheduledLevels& levels);
   void Ask(const Version& version);

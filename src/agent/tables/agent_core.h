@@ -96,9 +96,6 @@ struct AgentEvents {
   std::function<void(Job&, const Generation&, uint32_t rank)> job_restored;
   // The job's application has ended, and what survives goes to the store.
   std::function<void(const Job&)> job_drained;
-  // Other nodes can be heard from here on.
-  std::function<void()> network_opened;
-  std::function<void()> network_closed;
   // Some room may have come free that redundancy waits for.
   std::function<void()> room_came;
   // An image began whose version is new here, with the levels that are due as the ranks count.

@@ -1,6 +1,7 @@
-#include "agent/gather/phases.h"
+#include "agent/peers/read_pauses.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "agent/peers/peers.h"
 #include "agent/tables/agent_core.h"
@@ -16,9 +17,11 @@ constexpr Duration kPauseTellTimeout = std::chrono::seconds(1);
 
 }  // namespace
 
-Phases::Phases(AgentCore& core, Peers& peers) : core_(core), peers_(peers), budget_(core.settings().net_pause) {}
+ReadPauses::ReadPauses(AgentCore& core, Peers& peers) : core_(core), peers_(peers), budget_(core.settings().net_pause) {
+  peers.service().On(PeerKind::kPause, DecodePauseNotice, std::bind_front(&ReadPauses::OnPause, this));
+}
 
-void Phases::Look() {
+void ReadPauses::Look() {
   if (core_.settings().net_pause == Duration::zero() || !peers_.is_open()) return;
   const int64_t now_ns = core_.clock().NowNs();
   std::erase_if(readers_, [&](const auto& reader) {
@@ -49,7 +52,7 @@ void Phases::Look() {
   for (const auto& [reader, about] : readers_) Tell(reader, pause);
 }
 
-void Phases::Tell(const Key& reader, Duration pause) {
+void ReadPauses::Tell(const Key& reader, Duration pause) {
   const Job* const job = core_.FindJob(reader.first);
   if (job == nullptr) return;
   const auto milliseconds = static_cast<uint32_t>(std::chrono::ceil<std::chrono::milliseconds>(pause).count());
@@ -57,7 +60,7 @@ void Phases::Tell(const Key& reader, Duration pause) {
               kPauseTellTimeout, [](const Result<Buffer>&) {});
 }
 
-void Phases::NoteReader(const Job& job, const std::string& node, uint32_t leases) {
+void ReadPauses::NoteReader(const Job& job, const std::string& node, uint32_t leases) {
   const Key key(job.key(), node);
   const bool is_new = !readers_.contains(key);
   Reader& reader = readers_[key];
@@ -70,22 +73,22 @@ void Phases::NoteReader(const Job& job, const std::string& node, uint32_t leases
   if (was_paused && pause_ > Duration::zero()) Tell(key, pause_);
 }
 
-void Phases::OnRead(const Job& job, const std::string& node) {
+void ReadPauses::OnRead(const Job& job, const std::string& node) {
   NoteReader(job, node, 0);
 }
 
-void Phases::OnLease(const Job& job, const std::string& node) {
+void ReadPauses::OnLease(const Job& job, const std::string& node) {
   NoteReader(job, node, 1);
 }
 
-void Phases::OnLeaseEnd(const JobKey& job, const std::string& node) {
+void ReadPauses::OnLeaseEnd(const JobKey& job, const std::string& node) {
   const auto reader = readers_.find({job, node});
   if (reader != readers_.end() && reader->second.leases > 0) --reader->second.leases;
 }
 
-void Phases::OnPause(const Job& job, const std::string& node, const PauseNotice& notice) {
-  const net::Peer peer = Peers::PeerOf(job, node);
+void ReadPauses::OnPause(const Job&, const net::Peer& peer, const PauseNotice& notice, const net::Answer& answer) {
   peers_.gates().Close({peer.job, peer.node}, std::chrono::milliseconds(notice.milliseconds));
+  answer(Buffer());
 }
 
 }  // namespace kedge

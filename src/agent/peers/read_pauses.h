@@ -1,7 +1,7 @@
 // Applications say when they communicate (kedge_phase): then nobody reads this node's images for the store or for redundancy, nor
-// reads this node others', for at most net.pause (peers/pause_budget.h).
+// reads this node others', for at most net.pause (pause_budget.h).
 //
-// Who reads here is told, and keeps its reads back (peers/read_gates.h); what it misses of the end of a pause, it does not wait
+// Who reads here is told, and keeps its reads back (read_gates.h); what it misses of the end of a pause, it does not wait
 // for. Nobody is told while nobody reads, and clients are asked to wake the agent only while somebody does. On the event loop's
 // thread.
 #pragma once
@@ -14,15 +14,16 @@
 #include "agent/peers/pause_budget.h"
 #include "agent/peers/peer_messages.h"
 #include "agent/tables/job.h"
+#include "net/network.h"
 
 namespace kedge {
 
 class AgentCore;
 class Peers;
 
-class Phases {
+class ReadPauses {
  public:
-  Phases(AgentCore& core, Peers& peers);
+  ReadPauses(AgentCore& core, Peers& peers);
 
   // What the ranks do now. At each turn of the loop, before it sleeps.
   void Look();
@@ -30,8 +31,6 @@ class Phases {
   void OnRead(const Job& job, const std::string& node);
   void OnLease(const Job& job, const std::string& node);
   void OnLeaseEnd(const JobKey& job, const std::string& node);
-  // Of another node: its application communicates, or not any more.
-  void OnPause(const Job& job, const std::string& node, const PauseNotice& notice);
 
  private:
   struct Reader {
@@ -39,6 +38,8 @@ class Phases {
     int64_t asked_ns = 0;
   };
   using Key = std::pair<JobKey, std::string>;
+  // Of another node: its application communicates, or not any more.
+  void OnPause(const Job& job, const net::Peer& peer, const PauseNotice& notice, const net::Answer& answer);
   void NoteReader(const Job& job, const std::string& node, uint32_t leases);
   void Tell(const Key& reader, Duration pause);
 
