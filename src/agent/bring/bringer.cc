@@ -66,16 +66,33 @@ struct Bringer::Order {
   HeldStream target;
 };
 
-void Bringer::ListVersions(Job& job, const LocalVersionsRequest& request, std::function<void(LocalVersionsReply)> done) {
+Bringer::Bringer(AgentCore& core, Assignment& assignment, FoundImages& found_images, ImageTable& images, Inventories& inventories,
+                 MemoryLedger& memory, OwnSlots& own_slots, Peers& peers, Tiers& tiers)
+    : core_(core),
+      assignment_(assignment),
+      found_images_(found_images),
+      images_(images),
+      inventories_(inventories),
+      memory_(memory),
+      own_slots_(own_slots),
+      peers_(peers),
+      tiers_(tiers) {
+  core.requests().On<LocalVersionsRequest>(std::bind_front(&Bringer::ListVersions, this));
+}
+
+void Bringer::ListVersions(const LocalVersionsRequest& request, const Question& question) {
+  Job* job = core_.FindJob(request.store_id, request.job);
+  if (job == nullptr || !job->BringsImages())
+    return question.Answer(LocalVersionsReply{ListLocalVersions(images_, request), {}, {}});
   const Reach reach = request.everywhere ? Reach::kJob : Reach::kGroup;
-  inventories_.Gather(job, request.name, reach, [this, request, done = std::move(done)](const auto& replies) {
+  inventories_.Gather(*job, request.name, reach, [this, request, question](const auto& replies) {
     Job* found = core_.FindJob(request.store_id, request.job);
-    if (found == nullptr) return done(LocalVersionsReply{ListLocalVersions(images_, request), {}, {}});
+    if (found == nullptr) return question.Answer(LocalVersionsReply{ListLocalVersions(images_, request), {}, {}});
     // A group that knows of nothing says so: the ranks find out whether others do.
     if (!request.everywhere && !GenerationsIn(*replies).empty() && !inventories_.HasNewest(*found, request.name, *replies)) {
       LocalVersionsRequest of_all = request;
       of_all.everywhere = true;
-      return ListVersions(*found, of_all, done);
+      return ListVersions(of_all, question);
     }
     LocalVersionsReply reply{ListLocalVersions(images_, request), {}, {}};
     if (request.everywhere) reply.silent_nodes = SilentNodes(*found, *replies);
@@ -101,7 +118,7 @@ void Bringer::ListVersions(Job& job, const LocalVersionsRequest& request, std::f
         }
       }
     }
-    done(std::move(reply));
+    question.Answer(reply);
   });
 }
 

@@ -18,6 +18,7 @@
 
 #include "agent/bring/inventories.h"
 #include "agent/bring/stream_bringer.h"
+#include "agent/tables/client_requests.h"
 #include "agent/tables/job.h"
 
 namespace kedge {
@@ -40,20 +41,8 @@ struct ReachableImage {
 class Bringer {
  public:
   Bringer(AgentCore& core, Assignment& assignment, FoundImages& found_images, ImageTable& images, Inventories& inventories,
-          MemoryLedger& memory, OwnSlots& own_slots, Peers& peers, Tiers& tiers)
-      : core_(core),
-        assignment_(assignment),
-        found_images_(found_images),
-        images_(images),
-        inventories_(inventories),
-        memory_(memory),
-        own_slots_(own_slots),
-        peers_(peers),
-        tiers_(tiers) {}
+          MemoryLedger& memory, OwnSlots& own_slots, Peers& peers, Tiers& tiers);
 
-  // The images of a job's name that a rank of this node could restart from: within the group where it has all of the newest
-  // version that it knows of, otherwise wherever they are.
-  void ListVersions(Job& job, const LocalVersionsRequest& request, std::function<void(LocalVersionsReply)> done);
   // Brings the image here unless it is. kNotFound: no node has it, and it cannot be rebuilt; the message says what is lost.
   void Bring(Job& job, const Generation& generation, uint32_t rank, const BringOptions& options,
              std::function<void(Status)> done);
@@ -65,6 +54,9 @@ class Bringer {
 
  private:
   struct Order;
+  // The images of a job's name that a rank of this node could restart from: within the group where it has all of the newest
+  // version that it knows of, otherwise wherever they are.
+  void ListVersions(const LocalVersionsRequest& request, const Question& question);
   struct Wanted {
     Generation generation;
     uint32_t rank = 0;

@@ -1,6 +1,9 @@
 #include "agent/bring/rebuilder.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -85,34 +88,42 @@ void Rebuilder::NoteAttempts(Job& job, const std::vector<Generation>& generation
   });
 }
 
-void Rebuilder::Rebuild(Job& job, const RebuildRequest& request, std::function<void(RebuildReply)> done) {
-  auto rebuild = [this, request, done = std::move(done)](const Inventories::Gathered& replies) {
+Rebuilder::Rebuilder(AgentCore& core, Bringer& bringer, ImageFlusher& flush, Inventories& inventories)
+    : core_(core), bringer_(bringer), flush_(flush), inventories_(inventories) {
+  core.requests().On<RebuildRequest>(std::bind_front(&Rebuilder::Rebuild, this));
+}
+
+void Rebuilder::Rebuild(const RebuildRequest& request, const Question& question) {
+  Job* job = core_.FindJob(request.store_id, request.job);
+  if (job == nullptr) {
+    return question.Answer(
+        Status(Code::kNotFound, fmt::format("the agent of node {} knows nothing of job {}", core_.settings().node, request.job)));
+  }
+  auto rebuild = [this, request, question](const Inventories::Gathered& replies) {
     struct Work {
       RebuildReply reply;
       size_t waiting = 1;
-      std::function<void(RebuildReply)> done;
     };
     auto work = std::make_shared<Work>();
-    work->done = done;
     Job* found = core_.FindJob(request.store_id, request.job);
     if (found == nullptr) {
       work->reply.failure = Status(Code::kNotFound, "the job is not known any more");
-      return done(work->reply);
+      return question.Answer(work->reply);
     }
     work->reply.silent_nodes = SilentNodes(*found, *replies);
     work->reply.restored = found->restored;
-    auto finish = [this, work, request] {
+    auto finish = [this, work, request, question] {
       if (--work->waiting > 0) return;
       Job* drained = request.to_store ? core_.FindJob(request.store_id, request.job) : nullptr;
-      if (drained == nullptr) return work->done(work->reply);
+      if (drained == nullptr) return question.Answer(work->reply);
       core_.events().job_drained(*drained);
-      NoteAttempts(*drained, request.wanted, [this, work, wanted = request.wanted](const Status& noted) {
+      NoteAttempts(*drained, request.wanted, [this, work, question, wanted = request.wanted](const Status& noted) {
         if (!noted.ok() && work->reply.failure.ok()) work->reply.failure = noted;
         for (const Generation& generation : wanted) {
           Version* version = core_.FindVersion(generation);
           if (version != nullptr) work->reply.images_owed += flush_.SendToStore(*version);
         }
-        work->done(work->reply);
+        question.Answer(work->reply);
       });
     };
     const std::set<Generation> wanted(request.wanted.begin(), request.wanted.end());
@@ -133,7 +144,7 @@ void Rebuilder::Rebuild(Job& job, const RebuildRequest& request, std::function<v
     }
     finish();
   };
-  inventories_.Gather(job, "", Reach::kJob, rebuild,
+  inventories_.Gather(*job, "", Reach::kJob, rebuild,
                       {.most_likely_dead = {request.left_out.begin(), request.left_out.end()},
                        .is_look = request.wanted.empty() && !request.to_store});
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "agent/peers/peer_messages.h"
+#include "agent/tables/client_requests.h"
 #include "agent/tables/job.h"
 
 namespace kedge {
@@ -19,12 +20,10 @@ class Inventories;
 
 class Rebuilder {
  public:
-  Rebuilder(AgentCore& core, Bringer& bringer, ImageFlusher& flush, Inventories& inventories)
-      : core_(core), bringer_(bringer), flush_(flush), inventories_(inventories) {}
-
-  void Rebuild(Job& job, const RebuildRequest& request, std::function<void(RebuildReply)> done);
+  Rebuilder(AgentCore& core, Bringer& bringer, ImageFlusher& flush, Inventories& inventories);
 
  private:
+  void Rebuild(const RebuildRequest& request, const Question& question);
   bool FallsToUs(const Job& job, uint32_t rank, const std::vector<InventoryReply>& replies) const;
   // The records of attempts that began without the store and have ended; their versions cannot get there before.
   void NoteAttempts(Job& job, const std::vector<Generation>& generations, std::function<void(Status)> done);

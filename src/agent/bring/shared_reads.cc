@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
+#include <vector>
 
 #include "agent/tables/agent_core.h"
 #include "agent/tables/flush_object.h"
@@ -40,7 +42,10 @@ Status Check(const ShareObjectsRequest& request, const std::string& job) {
 }  // namespace
 
 SharedReads::SharedReads(AgentCore& core)
-    : core_(core), workers_(kReadsMax, std::chrono::seconds(2), Workers::Priority::kAwaited) {}
+    : core_(core), workers_(kReadsMax, std::chrono::seconds(2), Workers::Priority::kAwaited) {
+  core.requests().OnSession<ShareObjectsRequest>(std::bind_front(&SharedReads::Open, this));
+  core.requests().OnSession<ReadLineRequest>(std::bind_front(&SharedReads::Read, this));
+}
 
 // Sessions may keep theirs longer.
 SharedReads::~SharedReads() {
@@ -77,23 +82,23 @@ Result<ShareObjectsReply> SharedReads::Open(Session& session, const ShareObjects
   return ShareObjectsReply{handle};
 }
 
-void SharedReads::Read(const Session& session, const ReadLineRequest& request, const Answer& answer) {
+void SharedReads::Read(const Session& session, const ReadLineRequest& request, const Question& question) {
   const auto found = session.line_readers.find(request.image);
   if (found == session.line_readers.end() || request.wanted.size() > 1) {
-    return answer(Status(Code::kInvalidArgument, fmt::format("nothing is shared under {}", request.image)), {});
+    return question.Answer(Status(Code::kInvalidArgument, fmt::format("nothing is shared under {}", request.image)));
   }
   const std::shared_ptr<LineReader> reader = found->second;
   reader->HasTaken(request.done);
-  if (request.wanted.empty()) return answer(ReadLineReply{}, {});
-  reader->Read(request.wanted.front(), [answer, weak = std::weak_ptr(reader)](const Result<ReadLineReply>& reply) {
+  if (request.wanted.empty()) return question.Answer(ReadLineReply{});
+  reader->Read(request.wanted.front(), [question, weak = std::weak_ptr(reader)](const Result<ReadLineReply>& reply) {
     std::vector<os::UniqueFd> descriptors;
     const auto still = weak.lock();
     if (reply.ok() && reply->is_here && still != nullptr && still->TellOfMemory()) {
       auto descriptor = os::DuplicateDescriptor(still->descriptor());
-      if (!descriptor.ok()) return answer(descriptor.status(), {});
+      if (!descriptor.ok()) return question.Answer(descriptor.status());
       descriptors.push_back(std::move(*descriptor));
     }
-    answer(reply, std::move(descriptors));
+    question.Answer(reply, std::move(descriptors));
   });
 }
 

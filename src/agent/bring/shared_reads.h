@@ -2,12 +2,11 @@
 // memory that they share (line_pool.h). A job has its own; it goes with the last rank that reads.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
-#include <vector>
 
 #include "agent/bring/line_pool.h"
+#include "agent/tables/client_requests.h"
 #include "agent/tables/job.h"
 #include "agent/tables/session.h"
 #include "agent/tables/workers.h"
@@ -23,14 +22,12 @@ class SharedReads {
   explicit SharedReads(AgentCore& core);
   ~SharedReads();
 
+ private:
   // kInvalidArgument: an object is not of the session's job, or no object can be so large.
   // kBusy: the session has too many open.
   Result<ShareObjectsReply> Open(Session& session, const ShareObjectsRequest& request);
   // kInvalidArgument: the session has not opened that. Nothing is read while `wanted` is empty.
-  using Answer = std::function<void(const Result<ReadLineReply>&, std::vector<os::UniqueFd>)>;
-  void Read(const Session& session, const ReadLineRequest& request, const Answer& answer);
-
- private:
+  void Read(const Session& session, const ReadLineRequest& request, const Question& question);
   std::shared_ptr<LinePool> PoolOf(const Session& session);
 
   AgentCore& core_;

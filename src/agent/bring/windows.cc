@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <utility>
+#include <vector>
 
 #include "agent/space/memory_ledger.h"
 #include "agent/tables/agent_core.h"
@@ -61,47 +63,50 @@ Result<ShowReply> ImageWindow::Show(uint64_t offset) {
   return ShowReply{begin, end - begin};
 }
 
-void Windows::Open(Session& session, const OpenWindowRequest& request, const Opened& opened) {
-  if (std::exchange(session.shown.opening, true)) {
-    return opened(Status(Code::kBusy, "the session is being shown another image"), {});
-  }
-  bringer_.Find(*session.job, request.generation, request.rank, {.replace = request.replace},
-                [this, connection = session.connection, id = session.id, opened](Result<ReachableImage> found) {
-                  OnFound(connection, id, std::move(found), opened);
-                });
+Windows::Windows(AgentCore& core, Bringer& bringer, MemoryLedger& memory) : core_(core), bringer_(bringer), memory_(memory) {
+  core.requests().OnSession<OpenWindowRequest>(std::bind_front(&Windows::Open, this));
+  core.requests().OnSession<ShowRequest>(std::bind_front(&Windows::Show, this));
 }
 
-void Windows::OnFound(uint64_t connection, uint32_t session_id, Result<ReachableImage> found, const Opened& opened) {
+void Windows::Open(Session& session, const OpenWindowRequest& request, const Question& question) {
+  if (std::exchange(session.shown.opening, true)) {
+    return question.Answer(Status(Code::kBusy, "the session is being shown another image"));
+  }
+  bringer_.Find(*session.job, request.generation, request.rank, {.replace = request.replace},
+                [this, id = session.id, question](Result<ReachableImage> found) { OnFound(id, std::move(found), question); });
+}
+
+void Windows::OnFound(uint32_t session_id, Result<ReachableImage> found, const Question& question) {
   Session* session = core_.sessions().Find(session_id);
   if (session == nullptr) return;
   session->shown = ShownImage{};
-  if (session->connection != connection) return;
+  if (session->connection != question.connection()) return;
   auto window = found.ok() ? ImageWindow::Make(std::move(*found)) : Result<std::shared_ptr<ImageWindow>>(found.status());
-  if (!window.ok()) return opened(window.status(), {});
+  if (!window.ok()) return question.Answer(window.status());
   auto descriptor = os::DuplicateDescriptor((*window)->descriptor());
-  if (!descriptor.ok()) return opened(descriptor.status(), {});
+  if (!descriptor.ok()) return question.Answer(descriptor.status());
   OpenWindowReply reply = (*window)->Describe();
   reply.image = ++session->last_handle;
   session->shown = ShownImage{reply.image, std::move(*window)};
   std::vector<os::UniqueFd> descriptors;
   descriptors.push_back(std::move(*descriptor));
-  opened(reply, std::move(descriptors));
+  question.Answer(reply, std::move(descriptors));
 }
 
-void Windows::Show(const Session& session, const ShowRequest& request, const Shown& shown) {
+void Windows::Show(const Session& session, const ShowRequest& request, const Question& question) {
   const std::shared_ptr<ImageWindow> window = session.shown.window;
-  if (window != nullptr && window->busy) return shown(Status(Code::kBusy, "the part before is on its way still"));
+  if (window != nullptr && window->busy) return question.Answer(Status(Code::kBusy, "the part before is on its way still"));
   if (window == nullptr || session.shown.handle != request.image) {
-    return shown(Status(Code::kInvalidArgument, fmt::format("there is no window {}", request.image)));
+    return question.Answer(Status(Code::kInvalidArgument, fmt::format("there is no window {}", request.image)));
   }
   window->busy = true;
-  core_.bringers().Submit([this, window, offset = request.offset, shown] {
+  core_.bringers().Submit([this, window, offset = request.offset, question] {
     memory_.HoldAhead();
     const Result<ShowReply> part = window->Show(offset);
     memory_.ReleaseAhead();
-    core_.loop().Post([window, part, shown] {
+    core_.loop().Post([window, part, question] {
       window->busy = false;
-      shown(part);
+      question.Answer(part);
     });
   });
 }

@@ -6,11 +6,10 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <vector>
 
 #include "agent/bring/bringer.h"
+#include "agent/tables/client_requests.h"
 #include "agent/tables/session.h"
 #include "base/status.h"
 #include "os/memory/mapping.h"
@@ -48,17 +47,14 @@ class ImageWindow {
 
 class Windows {
  public:
-  Windows(AgentCore& core, Bringer& bringer, MemoryLedger& memory) : core_(core), bringer_(bringer), memory_(memory) {}
-
-  // A window of the session, in the place of the one that it has, with its descriptor. kNotFound: the image is lost; kBusy:
-  // another is looked for. Nobody is answered whose session has ended, or has another connection by then.
-  using Opened = std::function<void(const Result<OpenWindowReply>&, std::vector<os::UniqueFd>)>;
-  void Open(Session& session, const OpenWindowRequest& request, const Opened& opened);
-  using Shown = std::function<void(const Result<ShowReply>&)>;
-  void Show(const Session& session, const ShowRequest& request, const Shown& shown);
+  Windows(AgentCore& core, Bringer& bringer, MemoryLedger& memory);
 
  private:
-  void OnFound(uint64_t connection, uint32_t session_id, Result<ReachableImage> found, const Opened& opened);
+  // A window of the session, in the place of the one that it has, with its descriptor. kNotFound: the image is lost; kBusy:
+  // another is looked for. Nobody is answered whose session has ended, or has another connection by then.
+  void Open(Session& session, const OpenWindowRequest& request, const Question& question);
+  void OnFound(uint32_t session_id, Result<ReachableImage> found, const Question& question);
+  void Show(const Session& session, const ShowRequest& request, const Question& question);
 
   AgentCore& core_;
   Bringer& bringer_;

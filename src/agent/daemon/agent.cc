@@ -109,6 +109,11 @@ void Agent::Subscribe() {
   };
   events.tier_lost = [this](TierUnit* unit) { OnTierLost(unit); };
   events.places_doubted = [this] { CheckPlaces(); };
+  core_->requests().On<StatusRequest>([this](const StatusRequest&) { return StatusReply{StatusJson(*this)}; });
+  core_->requests().On<ShutdownRequest>([this](const ShutdownRequest& request) {
+    Leave(request.when_drained);
+    return Status::Ok();
+  });
 }
 
 void Agent::OnTierLost(TierUnit* unit) {
@@ -124,10 +129,6 @@ void Agent::OnTierLost(TierUnit* unit) {
 void Agent::Leave(bool when_drained) {
   (when_drained ? leave_when_drained_ : leave_now_) = true;
   if (when_drained) shipper_.HandOver();
-}
-
-DaemonCalls Agent::CallsOfServer() {
-  return {[this] { return StatusJson(*this); }, [this](bool when_drained) { Leave(when_drained); }};
 }
 
 Status Agent::Prepare() {

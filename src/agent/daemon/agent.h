@@ -132,7 +132,6 @@ class Agent {
   bool IsIdle();
   // At once, or when nothing is pending any more that this node must see to.
   void Leave(bool when_drained);
-  DaemonCalls CallsOfServer();
   // Removes everything that is of no more use; says what stays and why. `stored`: whether the stores have what counts as stored.
   std::string CleanUp(const Status& stored);
 
@@ -190,9 +189,8 @@ class Agent {
   Shipper shipper_{*core_, assignment_, carrier_, flush_, job_blocks_, peers_, publisher_, stagers_};
   Sessions sessions_{*core_, arrivals_,  assignment_, carrier_,    found_images_, layouts_, open_images_,
                      peers_, retention_, server_,     throughput_, tiers_,        tuning_};
-  Waiters waiters_{*core_, attempt_watch_, flush_, local_level_, node_level_, pending_, publisher_, server_};
-  Server server_{*core_,   CallsOfServer(), bringer_,   halts_,     images_,   measure_peers_, open_images_, peers_,
-                 pending_, publisher_,      rebuilder_, retention_, sessions_, shared_reads_,  waiters_,     windows_};
+  Waiters waiters_{*core_, attempt_watch_, flush_, local_level_, node_level_, pending_, publisher_};
+  Server server_{*core_, peers_, sessions_, waiters_};
   std::unique_ptr<os::TextServer> metrics_;
   os::EventFd stop_;
   bool leave_now_ = false;

@@ -2,20 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "agent/bring/bringer.h"
-#include "agent/bring/rebuilder.h"
-#include "agent/bring/shared_reads.h"
-#include "agent/bring/windows.h"
 #include "agent/door/sessions.h"
 #include "agent/door/waiters.h"
-#include "agent/flush/publisher.h"
-#include "agent/images/image_table.h"
-#include "agent/images/local_retention.h"
-#include "agent/images/open_images.h"
-#include "agent/images/pending_images.h"
-#include "agent/peers/measure_peers.h"
 #include "agent/peers/peers.h"
-#include "agent/schedule/halts.h"
 #include "agent/tables/agent_core.h"
 #include "agent/tables/session.h"
 #include "base/log.h"
@@ -137,10 +126,10 @@ void Server::ForgetSession(uint64_t id) {
   if (Client* client = Find(id)) client->session_id = 0;
 }
 
-void Server::Reply(uint64_t id, uint64_t number, const Message& message, std::vector<os::UniqueFd> descriptors) {
+void Server::Send(uint64_t id, uint64_t number, const Message& answer, std::vector<os::UniqueFd> descriptors) {
   Client* client = Find(id);
   if (client == nullptr) return;
-  const Buffer frame = EncodeMessage(number, message);
+  const Buffer frame = EncodeMessage(number, answer);
   Status queued = client->socket.Queue(AsText(frame), std::move(descriptors));
   if (!queued.ok()) {
     // Not now: whoever asked is in the middle of using the connection.
@@ -150,175 +139,50 @@ void Server::Reply(uint64_t id, uint64_t number, const Message& message, std::ve
   if (client->socket.has_unsent()) (void)core_.loop().ChangeInterest(client->watch, os::EventLoop::Interest::kReadWrite);
 }
 
-void Server::ReplyStatus(uint64_t id, uint64_t number, const Status& status) {
-  if (status.ok()) {
-    Reply(id, number, DoneReply{});
-  } else {
-    Reply(id, number, ErrorReply{status});
-  }
-}
-
 void Server::HandleGreeting(uint64_t id, const NumberedMessage& message) {
-  Client* client = Find(id);
+  const Question question(*this, id, message.number);
   if (const auto* tool = std::get_if<ToolHello>(&message.message)) {
-    if (tool->protocol != kProtocolVersion) return ReplyStatus(id, message.number, WrongProtocol(tool->protocol, tool->build));
-    client->greeted = true;
-    return Reply(id, message.number, ToolWelcome{BuildName(), core_.settings().node, core_.control().agent_pid});
+    if (tool->protocol != kProtocolVersion) return question.Answer(WrongProtocol(tool->protocol, tool->build));
+    Find(id)->greeted = true;
+    return question.Answer(ToolWelcome{BuildName(), core_.settings().node, core_.control().agent_pid});
   }
   if (const auto* known = std::get_if<KnownJobsRequest>(&message.message)) {
-    if (known->protocol != kProtocolVersion) return ReplyStatus(id, message.number, WrongProtocol(known->protocol, known->build));
-    return Reply(id, message.number, sessions_.KnownJobs(*known));
+    if (known->protocol != kProtocolVersion) return question.Answer(WrongProtocol(known->protocol, known->build));
+    return core_.requests().Handle(message.message, nullptr, question);
   }
   const auto* hello = std::get_if<Hello>(&message.message);
-  if (hello == nullptr) {
-    return ReplyStatus(id, message.number, Status(Code::kFailedPrecondition, "the first message must be a Hello"));
-  }
-  if (hello->protocol != kProtocolVersion) return ReplyStatus(id, message.number, WrongProtocol(hello->protocol, hello->build));
-  if (!hello->NeedsPeers()) return Admit(id, message.number, *hello);
+  if (hello == nullptr) return question.Answer(Status(Code::kFailedPrecondition, "the first message must be a Hello"));
+  if (hello->protocol != kProtocolVersion) return question.Answer(WrongProtocol(hello->protocol, hello->build));
+  if (!hello->NeedsPeers()) return Admit(question, *hello);
   // On a busy machine it takes seconds until the network is open.
-  const auto patience =
-      core_.loop().AddPeriodic(kPatiencePeriod, [this, id, number = message.number] { Reply(id, number, PatienceReply{}); });
-  peers_.OpenThen([this, id, number = message.number, hello = *hello, patience] {
+  const auto patience = core_.loop().AddPeriodic(kPatiencePeriod, [question] { question.Answer(PatienceReply{}); });
+  peers_.OpenThen([this, question, hello = *hello, patience] {
     core_.loop().CancelTimer(patience);
-    Admit(id, number, hello);
+    Admit(question, hello);
   });
 }
 
-void Server::Admit(uint64_t id, uint64_t number, const Hello& hello) {
-  Client* client = Find(id);
+void Server::Admit(const Question& question, const Hello& hello) {
+  Client* client = Find(question.connection());
   if (client == nullptr) return;
-  if (client->greeted) return ReplyStatus(id, number, Status(Code::kFailedPrecondition, "there was a Hello before"));
-  auto admission = sessions_.Attach(hello, client->process_id, id);
+  if (client->greeted) return question.Answer(Status(Code::kFailedPrecondition, "there was a Hello before"));
+  auto admission = sessions_.Attach(hello, client->process_id, question.connection());
   if (!admission.ok()) {
     LogWarning("agent", "process {} is refused: {}", client->process_id, admission.status().ToString());
-    return ReplyStatus(id, number, admission.status());
+    return question.Answer(admission.status());
   }
   client->greeted = true;
   client->session_id = admission->session_id;
-  Reply(id, number, admission->welcome, std::move(admission->descriptors));
-}
-
-void Server::HandleSessionRequest(uint64_t id, const NumberedMessage& message) {
-  Session* session = core_.sessions().Find(Find(id)->session_id);
-  if (session == nullptr) {
-    return ReplyStatus(id, message.number, Status(Code::kFailedPrecondition, "this needs a session, and there is none"));
-  }
-  if (const auto* open = std::get_if<OpenImageRequest>(&message.message)) return OpenImage(id, message.number, *open);
-  if (const auto* restored = std::get_if<RestoredRequest>(&message.message)) {
-    return ReplyStatus(id, message.number, sessions_.NoteRestored(*session, *restored));
-  }
-  if (const auto* members = std::get_if<MembersRequest>(&message.message)) {
-    return ReplyStatus(id, message.number, sessions_.SetMembers(*session, members->members));
-  }
-  if (const auto* open = std::get_if<OpenWindowRequest>(&message.message)) {
-    return windows_.Open(
-        *session, *open, [this, id, number = message.number](const auto& reply, std::vector<os::UniqueFd> descriptors) {
-          reply.ok() ? Reply(id, number, *reply, std::move(descriptors)) : ReplyStatus(id, number, reply.status());
-        });
-  }
-  if (const auto* show = std::get_if<ShowRequest>(&message.message)) {
-    return windows_.Show(*session, *show, [this, id, number = message.number](const auto& reply) {
-      reply.ok() ? Reply(id, number, *reply) : ReplyStatus(id, number, reply.status());
-    });
-  }
-  if (const auto* share = std::get_if<ShareObjectsRequest>(&message.message)) {
-    const auto reply = shared_reads_.Open(*session, *share);
-    return reply.ok() ? Reply(id, message.number, *reply) : ReplyStatus(id, message.number, reply.status());
-  }
-  if (const auto* read = std::get_if<ReadLineRequest>(&message.message)) {
-    return shared_reads_.Read(
-        *session, *read, [this, id, number = message.number](const auto& reply, std::vector<os::UniqueFd> descriptors) {
-          reply.ok() ? Reply(id, number, *reply, std::move(descriptors)) : ReplyStatus(id, number, reply.status());
-        });
-  }
-  if (const auto* close = std::get_if<CloseImageRequest>(&message.message)) {
-    return ReplyStatus(id, message.number, open_images_.Close(*session, close->image));
-  }
-  sessions_.End(*session, "goodbye");
-  ReplyStatus(id, message.number, Status::Ok());
-}
-
-// From this node, or brought here from the others first.
-void Server::OpenImage(uint64_t id, uint64_t number, const OpenImageRequest& request) {
-  Session* session = core_.sessions().Find(Find(id)->session_id);
-  if (!request.replace) {
-    auto reply = open_images_.Open(*session, request);
-    if (reply.ok()) return Reply(id, number, *reply);
-    if (reply.status().code() != Code::kNotFound || !session->job->BringsImages()) return ReplyStatus(id, number, reply.status());
-  }
-  const BringOptions options{.replace = request.replace};
-  bringer_.Bring(*session->job, request.generation, request.rank, options, [this, id, number, request](const Status& brought) {
-    const Client* client = Find(id);
-    Session* found = client == nullptr ? nullptr : core_.sessions().Find(client->session_id);
-    if (found == nullptr) return;
-    if (!brought.ok()) return ReplyStatus(id, number, brought);
-    auto opened = open_images_.Open(*found, request);
-    if (!opened.ok()) return ReplyStatus(id, number, opened.status());
-    Reply(id, number, *opened);
-  });
-}
-
-void Server::Measure(uint64_t id, uint64_t number, const MeasureRequest& request) {
-  measure_peers_.Measure(
-      request, [this, id] { return Find(id) != nullptr; },
-      [this, id, number](const Result<MeasureReply>& reply) {
-        if (!reply.ok()) return ReplyStatus(id, number, reply.status());
-        Reply(id, number, *reply);
-      });
+  question.Answer(admission->welcome, std::move(admission->descriptors));
 }
 
 void Server::Handle(uint64_t id, const NumberedMessage& message) {
   if (!Find(id)->greeted) return HandleGreeting(id, message);
-  const uint64_t number = message.number;
-  const Message& body = message.message;
   // What came through the mailbox before this question is part of the answer.
   sessions_.DrainAll(/*may_wait=*/true);
-  if (Find(id) == nullptr) return;
-  if (const auto* wait = std::get_if<WaitRequest>(&body)) return waiters_.AddWait(id, number, *wait);
-  if (const auto* test = std::get_if<TestRequest>(&body)) return waiters_.AddTest(id, number, *test);
-  if (const auto* drain = std::get_if<DrainRequest>(&body)) return waiters_.AddDrain(id, number, *drain);
-  if (const auto* versions = std::get_if<LocalVersionsRequest>(&body)) {
-    Job* job = core_.FindJob(versions->store_id, versions->job);
-    if (job == nullptr || !job->BringsImages()) {
-      return Reply(id, number, LocalVersionsReply{ListLocalVersions(images_, *versions), {}, {}});
-    }
-    return bringer_.ListVersions(*job, *versions,
-                                 [this, id, number](const LocalVersionsReply& reply) { Reply(id, number, reply); });
-  }
-  if (const auto* rebuild = std::get_if<RebuildRequest>(&body)) {
-    Job* job = core_.FindJob(rebuild->store_id, rebuild->job);
-    if (job == nullptr) {
-      return ReplyStatus(id, number,
-                         Status(Code::kNotFound, fmt::format("the agent of node {} knows nothing of job {}",
-                                                             core_.settings().node, rebuild->job)));
-    }
-    return rebuilder_.Rebuild(*job, *rebuild, [this, id, number](const RebuildReply& reply) { Reply(id, number, reply); });
-  }
-  if (const auto* known = std::get_if<KnownJobsRequest>(&body)) {
-    return Reply(id, number, sessions_.KnownJobs(*known));
-  }
-  if (const auto* measure = std::get_if<MeasureRequest>(&body)) return Measure(id, number, *measure);
-  if (const auto* cleanup = std::get_if<CleanupRequest>(&body)) return Reply(id, number, retention_.Cleanup(*cleanup));
-  if (const auto* pending = std::get_if<PendingRequest>(&body)) return Reply(id, number, pending_.Of(*pending));
-  if (const auto* retain = std::get_if<RetainRequest>(&body)) {
-    Job* job = core_.FindJob(retain->store_id, retain->job);
-    if (job != nullptr) publisher_.Retain(*job, retain->name);
-    return ReplyStatus(id, number, Status::Ok());
-  }
-  if (std::holds_alternative<StatusRequest>(body)) return Reply(id, number, StatusReply{daemon_.status()});
-  if (const auto* halt = std::get_if<HaltRequest>(&body)) return Reply(id, number, HaltReply{halts_.Halt(*halt)});
-  if (const auto* shutdown = std::get_if<ShutdownRequest>(&body)) {
-    daemon_.leave(shutdown->when_drained);
-    return ReplyStatus(id, number, Status::Ok());
-  }
-  if (std::holds_alternative<OpenImageRequest>(body) || std::holds_alternative<CloseImageRequest>(body) ||
-      std::holds_alternative<OpenWindowRequest>(body) || std::holds_alternative<ShowRequest>(body) ||
-      std::holds_alternative<ShareObjectsRequest>(body) || std::holds_alternative<ReadLineRequest>(body) ||
-      std::holds_alternative<MembersRequest>(body) || std::holds_alternative<RestoredRequest>(body) ||
-      std::holds_alternative<GoodbyeRequest>(body)) {
-    return HandleSessionRequest(id, message);
-  }
-  ReplyStatus(id, number, Status(Code::kInvalidArgument, "the agent is not asked such a thing"));
+  const Client* client = Find(id);
+  if (client == nullptr) return;
+  core_.requests().Handle(message.message, core_.sessions().Find(client->session_id), Question(*this, id, message.number));
 }
 
 }  // namespace kedge

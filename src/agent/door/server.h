@@ -1,18 +1,17 @@
-// The agent's socket: who connects, what they ask, and the answers.
+// The agent's socket: who connects, and the way of questions and answers. Modules answer (tables/client_requests.h).
 //
 // A client is a process of this user (checked by the kernel's credentials). Its first message is Hello or ToolHello; a
 // protocol other than ours is refused with both numbers. Whatever does not decode ends that connection and nothing else.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
+#include "agent/tables/client_requests.h"
 #include "os/events/event_loop.h"
 #include "os/sockets/unix_socket.h"
 #include "session/messages.h"
@@ -20,49 +19,15 @@
 namespace kedge {
 
 class AgentCore;
-class Bringer;
-class Halts;
-class ImageTable;
-class LocalRetention;
-class MeasurePeers;
-class OpenImages;
 class Peers;
-class PendingImages;
-class Publisher;
-class Rebuilder;
 class Sessions;
-class SharedReads;
 class Waiters;
-class Windows;
 
-// What only the daemon can do.
-struct DaemonCalls {
-  std::function<std::string()> status;           // JSON
-  std::function<void(bool when_drained)> leave;  // at once, or when nothing is pending any more
-};
-
-class Server {
+class Server : public AnswerSender {
  public:
-  Server(AgentCore& core, DaemonCalls daemon, Bringer& bringer, Halts& halts, ImageTable& images, MeasurePeers& measure_peers,
-         OpenImages& open_images, Peers& peers, PendingImages& pending, Publisher& publisher, Rebuilder& rebuilder,
-         LocalRetention& retention, Sessions& sessions, SharedReads& shared_reads, Waiters& waiters, Windows& windows)
-      : core_(core),
-        daemon_(std::move(daemon)),
-        bringer_(bringer),
-        halts_(halts),
-        windows_(windows),
-        images_(images),
-        retention_(retention),
-        pending_(pending),
-        open_images_(open_images),
-        measure_peers_(measure_peers),
-        peers_(peers),
-        publisher_(publisher),
-        rebuilder_(rebuilder),
-        sessions_(sessions),
-        shared_reads_(shared_reads),
-        waiters_(waiters) {}
-  ~Server();
+  Server(AgentCore& core, Peers& peers, Sessions& sessions, Waiters& waiters)
+      : core_(core), peers_(peers), sessions_(sessions), waiters_(waiters) {}
+  ~Server() override;
 
   // kBusy: another agent serves this run folder.
   Status Listen();
@@ -76,8 +41,8 @@ class Server {
   // Who is connected at the moment is taken before the agent decides that it is idle.
   void AcceptAll();
 
-  // Nothing happens when the connection is gone.
-  void Reply(uint64_t connection, uint64_t number, const Message& message, std::vector<os::UniqueFd> descriptors = {});
+  void Send(uint64_t connection, uint64_t number, const Message& answer, std::vector<os::UniqueFd> descriptors) override;
+  bool IsConnected(uint64_t connection) const override { return clients_.contains(connection); }
   void Disconnect(uint64_t connection);
   // Its session has ended; the connection stays until the client closes it.
   void ForgetSession(uint64_t connection);
@@ -96,28 +61,12 @@ class Server {
   void Receive(uint64_t id);
   void Handle(uint64_t id, const NumberedMessage& message);
   void HandleGreeting(uint64_t id, const NumberedMessage& message);
-  void Admit(uint64_t id, uint64_t number, const Hello& hello);
-  void HandleSessionRequest(uint64_t id, const NumberedMessage& message);
-  void OpenImage(uint64_t id, uint64_t number, const OpenImageRequest& request);
-  void Measure(uint64_t id, uint64_t number, const MeasureRequest& request);
-  void ReplyStatus(uint64_t id, uint64_t number, const Status& status);
+  void Admit(const Question& question, const Hello& hello);
   Client* Find(uint64_t id);
 
   AgentCore& core_;
-  const DaemonCalls daemon_;
-  Bringer& bringer_;
-  Halts& halts_;
-  Windows& windows_;
-  ImageTable& images_;
-  LocalRetention& retention_;
-  PendingImages& pending_;
-  OpenImages& open_images_;
-  MeasurePeers& measure_peers_;
   Peers& peers_;
-  Publisher& publisher_;
-  Rebuilder& rebuilder_;
   Sessions& sessions_;
-  SharedReads& shared_reads_;
   Waiters& waiters_;
   std::optional<os::UnixListener> listener_;
   os::EventLoop::WatchId listener_watch_ = 0;

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "agent/door/server.h"
 #include "agent/images/arrivals.h"
@@ -32,6 +33,33 @@ namespace {
 constexpr int kEntriesInTurn = 256;
 
 }  // namespace
+
+Sessions::Sessions(AgentCore& core, Arrivals& arrivals, Assignment& assignment, Carrier& carrier, FoundImages& found_images,
+                   Layouts& layouts, OpenImages& open_images, Peers& peers, LocalRetention& retention, Server& server,
+                   Throughput& throughput, Tiers& tiers, Tuning& tuning)
+    : core_(core),
+      arrivals_(arrivals),
+      assignment_(assignment),
+      carrier_(carrier),
+      found_images_(found_images),
+      layouts_(layouts),
+      open_images_(open_images),
+      peers_(peers),
+      retention_(retention),
+      server_(server),
+      throughput_(throughput),
+      tiers_(tiers),
+      tuning_(tuning) {
+  ClientRequests& requests = core.requests();
+  requests.On<KnownJobsRequest>(std::bind_front(&Sessions::KnownJobs, this));
+  requests.OnSession<MembersRequest>(
+      [this](Session& session, const MembersRequest& request) { return SetMembers(session, request.members); });
+  requests.OnSession<RestoredRequest>(std::bind_front(&Sessions::NoteRestored, this));
+  requests.OnSession<GoodbyeRequest>([this](Session& session, const GoodbyeRequest&) {
+    End(session, "goodbye");
+    return Status::Ok();
+  });
+}
 
 Sessions::~Sessions() {
   for (Session* session : core_.sessions().all()) {

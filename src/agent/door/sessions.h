@@ -31,20 +31,7 @@ class Sessions {
  public:
   Sessions(AgentCore& core, Arrivals& arrivals, Assignment& assignment, Carrier& carrier, FoundImages& found_images,
            Layouts& layouts, OpenImages& open_images, Peers& peers, LocalRetention& retention, Server& server,
-           Throughput& throughput, Tiers& tiers, Tuning& tuning)
-      : core_(core),
-        arrivals_(arrivals),
-        assignment_(assignment),
-        carrier_(carrier),
-        found_images_(found_images),
-        layouts_(layouts),
-        open_images_(open_images),
-        peers_(peers),
-        retention_(retention),
-        server_(server),
-        throughput_(throughput),
-        tiers_(tiers),
-        tuning_(tuning) {}
+           Throughput& throughput, Tiers& tiers, Tuning& tuning);
   ~Sessions();
 
   // A connected client's Hello; `connection`: its number. On success the Welcome and the descriptors that go with it.
@@ -59,9 +46,6 @@ class Sessions {
   // Finishes what is in the mailbox, frees its slots, removes it.
   void End(Session& session, const char* why);
 
-  // Jobs of that name and store path, whichever store that is.
-  KnownJobsReply KnownJobs(const KnownJobsRequest& request) const;
-
   // Takes what has come through the mailboxes; whether there was anything. `may_wait`: also images whose gaps are being filled
   // (Arrivals::IsFilled), else what lies behind them is for later.
   bool DrainAll(bool may_wait = false);
@@ -71,11 +55,6 @@ class Sessions {
   void RestartAll();
   // Where there are no pidfds.
   void CheckOwners();
-
-  // Who is in the session's attempt. kFailedPrecondition: these nodes cannot protect each other.
-  Status SetMembers(Session& session, const Membership& members);
-  // What the job's ranks go on from: kept with the job, and put into the store before anything that follows, unless it is there.
-  Status NoteRestored(const Session& session, const RestoredRequest& request);
 
   void SaveJob(const Job& job);
   // What a predecessor left: jobs first, then (once the images are known) sessions.
@@ -89,6 +68,12 @@ class Sessions {
   Status Enlist(const Hello& hello, const Membership& members);
 
  private:
+  // Jobs of that name and store path, whichever store that is.
+  KnownJobsReply KnownJobs(const KnownJobsRequest& request) const;
+  // Who is in the session's attempt. kFailedPrecondition: these nodes cannot protect each other.
+  Status SetMembers(Session& session, const Membership& members);
+  // What the job's ranks go on from: kept with the job, and put into the store before anything that follows, unless it is there.
+  Status NoteRestored(const Session& session, const RestoredRequest& request);
   void Restart(Session& session);
   Job& JobFor(const Hello& hello);
   Status CheckMembers(const Session& session, const Membership& members) const;

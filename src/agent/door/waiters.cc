@@ -4,11 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
 
-#include "agent/door/server.h"
 #include "agent/flush/attempt_watch.h"
 #include "agent/flush/flush.h"
 #include "agent/flush/publisher.h"
@@ -42,14 +42,28 @@ int64_t DeadlineNs(int64_t now_ns, Duration timeout) {
 
 }  // namespace
 
-void Waiters::AddWait(uint64_t connection, uint64_t number, const WaitRequest& request) {
-  const int64_t now_ns = core_.clock().NowNs();
-  Add(Wait{connection, number, request.generation, request.level, false, now_ns, DeadlineNs(now_ns, request.timeout)});
+Waiters::Waiters(AgentCore& core, AttemptWatch& attempt_watch, Flush& flush, LocalLevel& local_level, NodeLevel& node_level,
+                 PendingImages& pending, Publisher& publisher)
+    : core_(core),
+      attempt_watch_(attempt_watch),
+      flush_(flush),
+      local_level_(local_level),
+      node_level_(node_level),
+      pending_(pending),
+      publisher_(publisher) {
+  core.requests().On<WaitRequest>(std::bind_front(&Waiters::AddWait, this));
+  core.requests().On<TestRequest>(std::bind_front(&Waiters::AddTest, this));
+  core.requests().On<DrainRequest>(std::bind_front(&Waiters::AddDrain, this));
 }
 
-void Waiters::AddTest(uint64_t connection, uint64_t number, const TestRequest& request) {
+void Waiters::AddWait(const WaitRequest& request, const Question& question) {
   const int64_t now_ns = core_.clock().NowNs();
-  Add(Wait{connection, number, request.generation, Level::kLast, true, now_ns, DeadlineNs(now_ns, std::chrono::seconds(10))});
+  Add(Wait{question, request.generation, request.level, false, now_ns, DeadlineNs(now_ns, request.timeout)});
+}
+
+void Waiters::AddTest(const TestRequest& request, const Question& question) {
+  const int64_t now_ns = core_.clock().NowNs();
+  Add(Wait{question, request.generation, Level::kLast, true, now_ns, DeadlineNs(now_ns, std::chrono::seconds(10))});
 }
 
 void Waiters::Add(Wait wait) {
@@ -61,7 +75,7 @@ void Waiters::Add(Wait wait) {
   const Wait& added = waits_.back();
   if (!IsForStore(added)) return;
   // The answer will ask for it: it is looked meanwhile.
-  static_cast<void>(StillHasJob({added.connection, added.asked_ns, added.deadline_ns, added.is_test}));
+  static_cast<void>(StillHasJob({added.question.connection(), added.asked_ns, added.deadline_ns, added.is_test}));
   NoteAwaited();
 }
 
@@ -73,20 +87,20 @@ void Waiters::NoteAwaited() {
   core_.SetFlushAwaited(std::any_of(waits_.begin(), waits_.end(), &IsForStore));
 }
 
-void Waiters::AddDrain(uint64_t connection, uint64_t number, const DrainRequest& request) {
+void Waiters::AddDrain(const DrainRequest& request, const Question& question) {
   const int64_t now_ns = core_.clock().NowNs();
   if (request.level >= Level::kBuffer) {
     const Job* job = request.job.empty() ? nullptr : core_.FindJob(request.store_id, request.job);
     if (job != nullptr || request.job.empty()) flush_.TryAgain(job);
   }
-  drains_.push_back(DrainWait{connection, number, request, now_ns, DeadlineNs(now_ns, request.timeout), now_ns, 0, {}});
+  drains_.push_back(DrainWait{question, request, now_ns, DeadlineNs(now_ns, request.timeout), now_ns, 0, {}});
   if (AnswerDrain(drains_.back())) drains_.pop_back();
 }
 
 void Waiters::DropConnection(uint64_t connection) {
-  waits_.remove_if([&](const Wait& wait) { return wait.connection == connection; });
+  waits_.remove_if([&](const Wait& wait) { return wait.question.connection() == connection; });
   NoteAwaited();
-  drains_.remove_if([&](const DrainWait& drain) { return drain.connection == connection; });
+  drains_.remove_if([&](const DrainWait& drain) { return drain.question.connection() == connection; });
 }
 
 std::vector<uint32_t> Waiters::MissingRanks(const Version& version, Level level) const {
@@ -116,10 +130,10 @@ bool Waiters::AnswerKnown(Wait& wait, Version& version) {
   const Level target = wait.level == Level::kLast ? std::max(version.LastLevel(), Level::kLocal) : wait.level;
   const Level by_nodes = version.LevelByNodes();
   if (reply.level >= Level::kBuffer && (wait.is_test || target > by_nodes)) {
-    const auto sure = StillHasJob({wait.connection, wait.asked_ns, wait.deadline_ns, wait.is_test});
+    const auto sure = StillHasJob({wait.question.connection(), wait.asked_ns, wait.deadline_ns, wait.is_test});
     if (!sure) return false;
     if (!sure->ok() && !wait.is_test) {
-      server_.Reply(wait.connection, wait.number, LevelReply{by_nodes, reply.scheduled, *sure, {}});
+      wait.question.Answer(LevelReply{by_nodes, reply.scheduled, *sure, {}});
       return true;
     }
     if (!sure->ok()) reply.level = by_nodes;
@@ -190,7 +204,7 @@ bool Waiters::AnswerKnown(Wait& wait, Version& version) {
                              fmt::format("{} waits for the store: {}", version.generation.ToString(), version.absence.message()));
     }
   }
-  server_.Reply(wait.connection, wait.number, reply);
+  wait.question.Answer(reply);
   return true;
 }
 
@@ -219,14 +233,14 @@ std::optional<Status> Waiters::StillHasJob(const Asked& asked) const {
 }
 
 bool Waiters::Answer(Wait& wait) {
-  const Session* session = SessionOf(wait.connection);
+  const Session* session = SessionOf(wait.question.connection());
   const Status known = session == nullptr ? Status::Ok() : attempt_watch_.Known(*session->job, session->hello.attempt);
   if (!known.ok()) {
-    server_.Reply(wait.connection, wait.number, LevelReply{Level::kNone, Level::kStore, known, {}});
+    wait.question.Answer(LevelReply{Level::kNone, Level::kStore, known, {}});
     return true;
   }
   if (wait.stored) {
-    const auto sure = StillHasJob({wait.connection, wait.asked_ns, wait.deadline_ns, wait.is_test});
+    const auto sure = StillHasJob({wait.question.connection(), wait.asked_ns, wait.deadline_ns, wait.is_test});
     if (!sure) return false;
     const Level level = sure->ok() ? *wait.stored : Level::kNone;
     const bool is_drained_later = sure->ok() && !wait.is_test && std::min(wait.level, Level::kStore) > level;
@@ -237,7 +251,7 @@ bool Waiters::Answer(Wait& wait) {
     // No node has a copy that would vouch for another level.
     Status failure = wait.is_test && sure->code() == Code::kTimeout ? Status(Code::kUnavailable, sure->message()) : *sure;
     if (is_drained_later) failure = NotDrained(wait.generation);
-    server_.Reply(wait.connection, wait.number, LevelReply{level, Level::kStore, failure, {}});
+    wait.question.Answer(LevelReply{level, Level::kStore, failure, {}});
     return true;
   }
   if (Version* version = core_.FindVersion(wait.generation)) return AnswerKnown(wait, *version);
@@ -246,7 +260,7 @@ bool Waiters::Answer(Wait& wait) {
     LevelReply reply;
     reply.failure = node_level_.FormerFailure(wait.generation);
     if (!reply.failure.ok()) {
-      server_.Reply(wait.connection, wait.number, reply);
+      wait.question.Answer(reply);
       return true;
     }
   }
@@ -257,7 +271,7 @@ bool Waiters::Answer(Wait& wait) {
           Code::kTimeout,
           fmt::format("{} has not been captured on this node, and is not complete in the store", wait.generation.ToString()));
     }
-    server_.Reply(wait.connection, wait.number, reply);
+    wait.question.Answer(reply);
     return true;
   }
   LookUp(wait);
@@ -270,10 +284,9 @@ void Waiters::LookUp(Wait& wait) {
   if (wait.looking || now_ns < wait.next_look_ns) return;
   wait.looking = true;
   wait.next_look_ns = now_ns + kWaitLookPause.count();
-  publisher_.Lookup(wait.generation, [this, connection = wait.connection, number = wait.number](std::optional<Level> stored) {
-    auto found = std::find_if(waits_.begin(), waits_.end(), [&](const Wait& candidate) {
-      return candidate.connection == connection && candidate.number == number;
-    });
+  publisher_.Lookup(wait.generation, [this, question = wait.question](std::optional<Level> stored) {
+    auto found =
+        std::find_if(waits_.begin(), waits_.end(), [&](const Wait& candidate) { return candidate.question == question; });
     if (found == waits_.end()) return;
     found->looking = false;
     found->looked_up = true;
@@ -416,10 +429,9 @@ void Waiters::AskWhetherRanksDisagree(DrainWait& drain) {
     for (const auto& [name, version] : newest) {
       if (version->in_store() || version->scheduled() < Level::kStore || version->skipped || !version->failure.ok()) continue;
       ++drain.asking;
-      publisher_.LookForDisagreement(*version, [this, connection = drain.connection, number = drain.number] {
-        const auto asked = std::find_if(drains_.begin(), drains_.end(), [&](const DrainWait& candidate) {
-          return candidate.connection == connection && candidate.number == number;
-        });
+      publisher_.LookForDisagreement(*version, [this, question = drain.question] {
+        const auto asked = std::find_if(drains_.begin(), drains_.end(),
+                                        [&](const DrainWait& candidate) { return candidate.question == question; });
         if (asked == drains_.end()) return;
         --asked->asking;
         if (AnswerDrain(*asked)) drains_.erase(asked);
@@ -466,14 +478,14 @@ bool Waiters::AnswerDrain(DrainWait& drain) {
     const bool is_meant = drain.request.job.empty() || one.get() == job;
     if (reply.finished && reply.failure.ok() && is_meant) reply.failure = FormerFailure(*one, drain.request.level);
   }
-  if (reply.finished && reply.failure.ok() && drain.request.level >= Level::kBuffer && HasStored(drain.connection)) {
-    const auto sure = StillHasJob({drain.connection, drain.asked_ns, drain.deadline_ns, false});
+  if (reply.finished && reply.failure.ok() && drain.request.level >= Level::kBuffer && HasStored(drain.question.connection())) {
+    const auto sure = StillHasJob({drain.question.connection(), drain.asked_ns, drain.deadline_ns, false});
     if (sure) reply.failure = *sure;
     reply.finished = sure.has_value();
   }
   if (!reply.finished && now_ns < drain.next_report_ns) return false;
   drain.next_report_ns = now_ns + kReportPause.count();
-  server_.Reply(drain.connection, drain.number, reply);
+  drain.question.Answer(reply);
   return reply.finished;
 }
 

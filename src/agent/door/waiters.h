@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "agent/tables/client_requests.h"
 #include "agent/tables/job.h"
 #include "agent/tables/session.h"
 
@@ -19,24 +20,12 @@ class LocalLevel;
 class NodeLevel;
 class PendingImages;
 class Publisher;
-class Server;
 
 class Waiters {
  public:
   Waiters(AgentCore& core, AttemptWatch& attempt_watch, Flush& flush, LocalLevel& local_level, NodeLevel& node_level,
-          PendingImages& pending, Publisher& publisher, Server& server)
-      : core_(core),
-        attempt_watch_(attempt_watch),
-        flush_(flush),
-        local_level_(local_level),
-        node_level_(node_level),
-        pending_(pending),
-        publisher_(publisher),
-        server_(server) {}
+          PendingImages& pending, Publisher& publisher);
 
-  void AddWait(uint64_t connection, uint64_t number, const WaitRequest& request);
-  void AddTest(uint64_t connection, uint64_t number, const TestRequest& request);
-  void AddDrain(uint64_t connection, uint64_t number, const DrainRequest& request);
   void DropConnection(uint64_t connection);
 
   // Something about that generation has changed.
@@ -52,8 +41,7 @@ class Waiters {
 
  private:
   struct Wait {
-    uint64_t connection;
-    uint64_t number;
+    Question question;
     Generation generation;
     Level level;
     bool is_test;  // answered at the first opportunity, whatever the level is
@@ -65,8 +53,7 @@ class Waiters {
     int64_t next_look_ns = 0;
   };
   struct DrainWait {
-    uint64_t connection;
-    uint64_t number;
+    Question question;
     DrainRequest request;
     int64_t asked_ns;
     int64_t deadline_ns;
@@ -76,6 +63,9 @@ class Waiters {
     bool has_asked = false;  // the store, whether ranks disagree
     size_t asking = 0;       // answers to come
   };
+  void AddWait(const WaitRequest& request, const Question& question);
+  void AddTest(const TestRequest& request, const Question& question);
+  void AddDrain(const DrainRequest& request, const Question& question);
   void Add(Wait wait);
   // Whether a rank waits until the version is in the store, or at its last level.
   static bool IsForStore(const Wait& wait);
@@ -115,7 +105,6 @@ class Waiters {
   NodeLevel& node_level_;
   PendingImages& pending_;
   Publisher& publisher_;
-  Server& server_;
   std::list<Wait> waits_;
   std::list<DrainWait> drains_;
   std::map<NameKey, GoneFailure> gone_failures_;  // the newest of each name

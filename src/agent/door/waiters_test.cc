@@ -20,7 +20,8 @@ TEST(Waiters, WhatIsWaitedForIsFlushedAtOrdinaryPriority) {
   const auto is_awaited = [&] { return &core.flushers() == &core.publishers(); };
   const Generation generation{agent.store_id(), "job", "wave", 1, 1, 1};
   const auto wait = [&](uint64_t connection, Level level) {
-    agent->waiters().AddWait(connection, 1, {generation, level, std::chrono::seconds(60)});
+    core.requests().Handle(WaitRequest{generation, level, std::chrono::seconds(60)}, nullptr,
+                           Question(agent->server(), connection, 1));
   };
   EXPECT_FALSE(is_awaited());
   wait(1, Level::kLocal);

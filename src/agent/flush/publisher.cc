@@ -58,7 +58,13 @@ struct Publisher::Outcome {
 
 Publisher::Publisher(AgentCore& core, Cargo& cargo, Flush& flush, ImageTable& images, LocalRetention& retention,
                      Throughput& throughput)
-    : core_(core), cargo_(cargo), flush_(flush), images_(images), retention_(retention), throughput_(throughput) {}
+    : core_(core), cargo_(cargo), flush_(flush), images_(images), retention_(retention), throughput_(throughput) {
+  core.requests().On<RetainRequest>([this](const RetainRequest& request) {
+    Job* job = core_.FindJob(request.store_id, request.job);
+    if (job != nullptr) Retain(*job, request.name);
+    return Status::Ok();
+  });
+}
 
 void Publisher::OnWritten(Image& image) {
   Consider(*image.version);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -200,6 +201,12 @@ bool LocalRetention::HasFilesIn(const TierUnit& unit) const {
     const std::vector<ImageChunk>& chunks = entry.second->chunks;
     return std::any_of(chunks.begin(), chunks.end(), [&](const ImageChunk& chunk) { return chunk.file_unit == &unit; });
   });
+}
+
+LocalRetention::LocalRetention(AgentCore& core, Assignment& assignment, ImageFlusher& flush, GapFiller& gaps, ImageTable& images,
+                               PassingChunks& passing)
+    : core_(core), assignment_(assignment), flush_(flush), gaps_(gaps), images_(images), passing_(passing) {
+  core.requests().On<CleanupRequest>(std::bind_front(&LocalRetention::Cleanup, this));
 }
 
 CleanupReply LocalRetention::Cleanup(const CleanupRequest& request) {

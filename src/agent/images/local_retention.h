@@ -22,8 +22,7 @@ class PassingChunks;
 class LocalRetention : public RoomGiver {
  public:
   LocalRetention(AgentCore& core, Assignment& assignment, ImageFlusher& flush, GapFiller& gaps, ImageTable& images,
-                 PassingChunks& passing)
-      : core_(core), assignment_(assignment), flush_(flush), gaps_(gaps), images_(images), passing_(passing) {}
+                 PassingChunks& passing);
 
   // Decides again what stays of a name, and carries it out: soon, once for all that happens until then, since a look goes over
   // all versions of the name. Removes versions, though not while somebody walks over them.
@@ -32,9 +31,6 @@ class LocalRetention : public RoomGiver {
   void ReconsiderPending() override;
   // What its attempts went on from, as the store says: what the job has abandoned need not stay.
   void LearnRestarts(Job& job, const std::vector<RestoredRecord>& restarts);
-  // What a user wants gone of what the store has.
-  CleanupReply Cleanup(const CleanupRequest& request);
-
   bool EvictOldest(TierUnit* unit, bool also_newest) override;
   bool ReleaseFlushed(TierUnit* unit) override;
   bool HasFilesIn(const TierUnit& unit) const override;
@@ -49,6 +45,8 @@ class LocalRetention : public RoomGiver {
   void RescueLost(Version& version);
 
  private:
+  // What a user wants gone of what the store has.
+  CleanupReply Cleanup(const CleanupRequest& request);
   void ReconsiderNow(Job& job, const std::string& name);
   // The newest version of the name that this node's ranks could all go on from; null: there is none.
   const Version* NewestComplete(const Job& job, const std::string& name) const;

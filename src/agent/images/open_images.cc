@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <tuple>
 
 #include "agent/images/image_table.h"
@@ -24,6 +25,25 @@ std::vector<LocalVersion> ListLocalVersions(const ImageTable& images, const Loca
     return std::tie(b.generation, a.rank) < std::tie(a.generation, b.rank);
   });
   return found;
+}
+
+OpenImages::OpenImages(AgentCore& core, ImageTable& images) : core_(core), images_(images) {
+  core.requests().OnSession<OpenImageRequest>(std::bind_front(&OpenImages::OnOpen, this));
+  core.requests().OnSession<CloseImageRequest>(
+      [this](Session& session, const CloseImageRequest& request) { return Close(session, request.image); });
+}
+
+void OpenImages::OnOpen(Session& session, const OpenImageRequest& request, const Question& question) {
+  if (!request.replace) {
+    const auto reply = Open(session, request);
+    if (reply.status().code() != Code::kNotFound || !session.job->BringsImages()) return question.Answer(reply);
+  }
+  core_.events().image_missed(*session.job, request.generation, request.rank, {.replace = request.replace},
+                              [this, question, id = session.id, request](const Status& brought) {
+                                Session* found = core_.sessions().Find(id);
+                                if (found == nullptr || found->connection != question.connection()) return;
+                                question.Answer(brought.ok() ? Open(*found, request) : Result<OpenImageReply>(brought));
+                              });
 }
 
 Result<OpenImageReply> OpenImages::Open(Session& session, const OpenImageRequest& request) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "agent/tables/client_requests.h"
 #include "agent/tables/session.h"
 #include "base/status.h"
 #include "session/messages.h"
@@ -18,14 +19,17 @@ std::vector<LocalVersion> ListLocalVersions(const ImageTable& images, const Loca
 
 class OpenImages {
  public:
-  OpenImages(AgentCore& core, ImageTable& images) : core_(core), images_(images) {}
+  OpenImages(AgentCore& core, ImageTable& images);
 
-  // It stays where it is until it is closed.
-  Result<OpenImageReply> Open(Session& session, const OpenImageRequest& request);
-  Status Close(Session& session, uint64_t handle);
   void CloseAll(Session& session);
 
  private:
+  // From this node, or brought here from the others first.
+  void OnOpen(Session& session, const OpenImageRequest& request, const Question& question);
+  // It stays where it is until it is closed.
+  Result<OpenImageReply> Open(Session& session, const OpenImageRequest& request);
+  Status Close(Session& session, uint64_t handle);
+
   AgentCore& core_;
   ImageTable& images_;
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <vector>
 
 #include "agent/images/image_table.h"
@@ -24,6 +25,10 @@ bool KeepsAgent(const Image& image) {
 }
 
 }  // namespace
+
+PendingImages::PendingImages(AgentCore& core, const ImageTable& images) : core_(core), images_(images) {
+  core.requests().On<PendingRequest>(std::bind_front(&PendingImages::Of, this));
+}
 
 void PendingImages::Count(const Job* job, Level level, uint64_t* images, uint64_t* bytes) const {
   *images = *bytes = 0;

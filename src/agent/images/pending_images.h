@@ -14,12 +14,10 @@ class ImageTable;
 
 class PendingImages {
  public:
-  PendingImages(AgentCore& core, const ImageTable& images) : core_(core), images_(images) {}
+  PendingImages(AgentCore& core, const ImageTable& images);
 
   // Images that are still on their way to `level` (kLast: to any), of one job or (null) of all.
   void Count(const Job* job, Level level, uint64_t* images, uint64_t* bytes) const;
-  // The same of one rank in one attempt, to any level.
-  PendingReply Of(const PendingRequest& request) const;
   // The first of them, and how far the flush of each is, for people.
   std::string Name(const Job* job, Level level) const;
 
@@ -35,6 +33,9 @@ class PendingImages {
   uint32_t Capturing() const;
 
  private:
+  // Of one rank in one attempt, to any level.
+  PendingReply Of(const PendingRequest& request) const;
+
   AgentCore& core_;
   const ImageTable& images_;
 };

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -34,8 +35,8 @@ std::string AddressOf(const Job& job, const std::string& name) {
 }  // namespace
 
 struct MeasurePeers::Run {
-  std::function<bool()> is_wanted;
-  std::function<void(Result<MeasureReply>)> done;
+  explicit Run(const Question& of) : question(of) {}
+  const Question question;
   std::vector<net::Peer> peers;  // as reply.nodes
   MeasureReply reply;
   net::MeasureBounds bounds;
@@ -69,18 +70,20 @@ Result<const Job*> MeasurePeers::Choose(const std::string& name) const {
   return chosen;
 }
 
-void MeasurePeers::Measure(const MeasureRequest& request, std::function<bool()> is_wanted,
-                           std::function<void(Result<MeasureReply>)> done) {
+MeasurePeers::MeasurePeers(AgentCore& core, Peers& peers) : core_(core), peers_(peers) {
+  core.requests().On<MeasureRequest>(std::bind_front(&MeasurePeers::Measure, this));
+}
+
+void MeasurePeers::Measure(const MeasureRequest& request, const Question& question) {
   const Result<const Job*> chosen = Choose(request.job);
-  if (!chosen.ok()) return done(chosen.status());
+  if (!chosen.ok()) return question.Answer(chosen.status());
   if (running_ != nullptr) {
-    return done(Status(Code::kBusy, fmt::format("the agent of node {} is measuring for somebody else; ask again in a moment",
-                                                core_.settings().node)));
+    return question.Answer(
+        Status(Code::kBusy,
+               fmt::format("the agent of node {} is measuring for somebody else; ask again in a moment", core_.settings().node)));
   }
   const Job& job = **chosen;
-  auto run = std::make_shared<Run>();
-  run->is_wanted = std::move(is_wanted);
-  run->done = std::move(done);
+  auto run = std::make_shared<Run>(question);
   run->end_ns = core_.clock().NowNs() + std::clamp(request.timeout, Duration::zero(), kTimeMax).count();
   run->reply.node = core_.settings().node;
   run->reply.job = job.name;
@@ -123,10 +126,10 @@ void MeasurePeers::MeasureNext(const std::shared_ptr<Run>& run) {
     if (!is_late) break;
     node.failure = Status(Code::kTimeout, fmt::format("node {} answers, but its turn did not come in time", node.node));
   }
-  const bool is_wanted = run->is_wanted();
+  const bool is_wanted = run->question.IsWanted();
   if (run->measured == run->peers.size() || !is_wanted) {
     running_ = nullptr;
-    if (is_wanted) run->done(std::move(run->reply));
+    if (is_wanted) run->question.Answer(run->reply);
     return;
   }
   const size_t index = run->measured++;

@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 
+#include "agent/tables/client_requests.h"
 #include "agent/tables/job.h"
 #include "net/measure.h"
 
@@ -21,14 +22,11 @@ class Peers;
 
 class MeasurePeers {
  public:
-  MeasurePeers(AgentCore& core, Peers& peers) : core_(core), peers_(peers) {}
-
-  // `done` is called once, here or later on the loop's thread, unless `is_wanted` says meanwhile that it is not.
-  // session/messages.h says what it gets.
-  void Measure(const MeasureRequest& request, std::function<bool()> is_wanted, std::function<void(Result<MeasureReply>)> done);
+  MeasurePeers(AgentCore& core, Peers& peers);
 
  private:
   struct Run;
+  void Measure(const MeasureRequest& request, const Question& question);
   Result<const Job*> Choose(const std::string& name) const;
   void Reach(const std::shared_ptr<Run>& run);
   void OnReached(const std::shared_ptr<Run>& run, size_t index, const Status& status);

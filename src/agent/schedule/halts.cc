@@ -29,6 +29,10 @@ bool ShowsExit(const Session& session) {
 
 }  // namespace
 
+Halts::Halts(AgentCore& core) : core_(core) {
+  core.requests().On<HaltRequest>([this](const HaltRequest& request) { return HaltReply{Halt(request)}; });
+}
+
 void Halts::OnAttached(Session& session) {
   if (session.hello.attempt != session.job->hello.attempt) return;
   session.box().halt.store(Packed(session.job->halt), std::memory_order_relaxed);

@@ -17,7 +17,7 @@ class AgentCore;
 
 class Halts {
  public:
-  explicit Halts(AgentCore& core) : core_(core) {}
+  explicit Halts(AgentCore& core);
 
   // Before the client learns of its mailbox: it finds there what holds.
   static void OnAttached(Session& session);

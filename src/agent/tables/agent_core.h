@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "agent/tables/byte_rate.h"
+#include "agent/tables/client_requests.h"
 #include "agent/tables/job.h"
 #include "agent/tables/session_table.h"
 #include "agent/tables/workers.h"
@@ -179,6 +180,8 @@ class AgentCore {
   std::shared_ptr<StoreContext> MakeStore(const StoreId& id, const JobKeys& keys) const;
   SessionTable& sessions() { return sessions_; }
   AgentEvents& events() { return events_; }
+  // Who answers what clients and tools ask.
+  ClientRequests& requests() { return requests_; }
 
   // Something else to do before the loop may sleep.
   void Nudge() { nudged_ = true; }
@@ -229,6 +232,7 @@ class AgentCore {
   std::map<JobKey, std::unique_ptr<Job>> jobs_;
   SessionTable sessions_;
   AgentEvents events_;
+  ClientRequests requests_;
   std::unique_ptr<Workers> workers_;
   std::unique_ptr<Workers> publishers_;
   std::unique_ptr<Workers> bringers_;
