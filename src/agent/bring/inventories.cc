@@ -71,8 +71,8 @@ void KeepName(const std::string& name, InventoryReply* reply) {
 }  // namespace
 
 Inventories::Inventories(AgentCore& core, Peers& peers) : core_(core), peers_(peers) {
-  peers.service().Reply(PeerKind::kInventory, DecodeInventoryRequest,
-                        [this](Job& job, const InventoryRequest& request) { return Own(job, request.name); });
+  peers.service().On(PeerKind::kInventory, DecodeInventoryRequest,
+                     [this](Job& job, const InventoryRequest& request) { return Own(job, request.name); });
 }
 
 std::vector<redundancy::NodeInventory> ToNodeInventories(const std::vector<InventoryReply>& replies,

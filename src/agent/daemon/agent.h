@@ -1,6 +1,7 @@
 // The agent of one node and user: wires the rooms together, runs the event loop, and is seen by none of them.
 //
-// Each module is handed the modules that it uses, by reference; some use each other, so that no constructor uses them yet.
+// Each module is handed the modules that it uses, by reference; some use each other, so that a constructor does nothing yet but
+// register what the module answers (tables/client_requests.h, peers/peer_service.h).
 // One thread, the loop's, runs all modules and takes no lock; Workers block on devices and post their results back. The
 // state can be rebuilt at any instruction from the slot tables, the mailboxes, the local records and the store
 // (recovery.h), so being killed is an ordinary way to end.

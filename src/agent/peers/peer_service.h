@@ -27,8 +27,9 @@ class PeerService {
  public:
   explicit PeerService(AgentCore& core) : core_(core) {}
 
-  // `handle(Job&, const net::Peer&, const Request&, net::Answer)` hears messages of that kind, and may answer later. REQUIRES:
-  // the network is not open yet, and nobody else answers them.
+  // Messages of that kind go to `handle`. `handle(Job&, const net::Peer&, const Request&, net::Answer)` answers, then or later;
+  // what `handle(Job&, const Request&)` returns is the answer: a message, an encoded one, a status, a Result of these, or
+  // nothing. REQUIRES: the network is not open yet, and nobody else answers them.
   template <typename Request, typename Handle>
   void On(PeerKind kind, Result<Request> (*decode)(ByteSpan), Handle handle) {
     Register(kind, [this, decode, handle](const net::Peer& peer, ByteSpan body, net::Answer answer) {
@@ -36,19 +37,13 @@ class PeerService {
       if (!request.ok()) return answer(request.status());
       const auto job = Admit(peer, KeyOf(*request));
       if (!job.ok()) return answer(job.status());
-      handle(**job, peer, *request, std::move(answer));
-    });
-  }
-  // The same for a message that is answered with what `handle(Job&, const Request&)` returns: a message, an encoded one, a
-  // status, a Result of these, or nothing.
-  template <typename Request, typename Handle>
-  void Reply(PeerKind kind, Result<Request> (*decode)(ByteSpan), Handle handle) {
-    On(kind, decode, [handle](Job& job, const net::Peer&, const Request& request, const net::Answer& answer) {
-      if constexpr (std::is_void_v<std::invoke_result_t<const Handle&, Job&, const Request&>>) {
-        handle(job, request);
+      if constexpr (std::is_invocable_v<const Handle&, Job&, const net::Peer&, const Request&, net::Answer>) {
+        handle(**job, peer, *request, std::move(answer));
+      } else if constexpr (std::is_void_v<std::invoke_result_t<const Handle&, Job&, const Request&>>) {
+        handle(**job, *request);
         answer(Buffer());
       } else {
-        answer(Encoded(handle(job, request)));
+        answer(Encoded(handle(**job, *request)));
       }
     });
   }

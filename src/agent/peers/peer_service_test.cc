@@ -65,15 +65,15 @@ class PeerServiceTest : public ::testing::Test {
 
 TEST_F(PeerServiceTest, AMessageGoesToTheModuleThatRegisteredForIt) {
   int64_t version = 0;
-  service_.Reply(PeerKind::kTurn, DecodeTurnRequest, [](Job& job, const TurnRequest&) {
+  service_.On(PeerKind::kTurn, DecodeTurnRequest, [](Job& job, const TurnRequest&) {
     TurnReply reply;
     reply.decided = job.name == "job";
     return reply;
   });
-  service_.Reply(PeerKind::kPromiseNews, DecodeLocalNews,
-                 [&version](Job&, const LocalNews& news) { version = news.generation.version; });
-  service_.Reply(PeerKind::kObjectTable, DecodeSetRequest,
-                 [](Job&, const SetRequest&) -> Result<Buffer> { return Status(Code::kNotFound, "no such set"); });
+  service_.On(PeerKind::kPromiseNews, DecodeLocalNews,
+              [&version](Job&, const LocalNews& news) { version = news.generation.version; });
+  service_.On(PeerKind::kObjectTable, DecodeSetRequest,
+              [](Job&, const SetRequest&) -> Result<Buffer> { return Status(Code::kNotFound, "no such set"); });
   std::string asked_by;
   service_.On(PeerKind::kPause, DecodePauseNotice,
               [&asked_by](Job&, const net::Peer& peer, const PauseNotice&, const net::Answer& answer) {
@@ -98,9 +98,9 @@ TEST_F(PeerServiceTest, AMessageGoesToTheModuleThatRegisteredForIt) {
 
 TEST_F(PeerServiceTest, AModuleHearsNothingThatIsNotOfTheJobInWhoseNameItComes) {
   int heard = 0;
-  service_.Reply(PeerKind::kPromiseNews, DecodeLocalNews, [&heard](Job&, const LocalNews&) { ++heard; });
-  service_.Reply(PeerKind::kInventory, DecodeInventoryRequest, [&heard](Job&, const InventoryRequest&) { ++heard; });
-  service_.Reply(PeerKind::kRead, DecodeReadRequest, [&heard](Job&, const ReadRequest&) { ++heard; });
+  service_.On(PeerKind::kPromiseNews, DecodeLocalNews, [&heard](Job&, const LocalNews&) { ++heard; });
+  service_.On(PeerKind::kInventory, DecodeInventoryRequest, [&heard](Job&, const InventoryRequest&) { ++heard; });
+  service_.On(PeerKind::kRead, DecodeReadRequest, [&heard](Job&, const ReadRequest&) { ++heard; });
   Open();
   const auto code = [&](const std::string& job, PeerKind kind, Buffer body) {
     return Ask(job, kind, std::move(body)).status().code();
@@ -120,7 +120,7 @@ TEST_F(PeerServiceTest, AModuleHearsNothingThatIsNotOfTheJobInWhoseNameItComes) 
 }
 
 TEST_F(PeerServiceTest, MemoryIsLentUntilItsReaderSaysSoAndCountedUntilThen) {
-  service_.Reply(PeerKind::kPromiseNews, DecodeLocalNews, [](Job&, const LocalNews&) {});
+  service_.On(PeerKind::kPromiseNews, DecodeLocalNews, [](Job&, const LocalNews&) {});
   Open();
   ASSERT_TRUE(Ask("job", PeerKind::kPromiseNews, Encode(LocalNews{Of("job")})).ok()) << "they are connected";
   const Buffer memory(4096);

@@ -56,7 +56,7 @@ bool IsProtectedIn(const Version& version, uint64_t layout) {
 
 DoneGroups::DoneGroups(AgentCore& core, NodeLevel& node_level, Peers& peers)
     : core_(core), node_level_(node_level), peers_(peers) {
-  peers.service().Reply(PeerKind::kGroups, DecodeGroupsNotice, std::bind_front(&DoneGroups::OnTold, this));
+  peers.service().On(PeerKind::kGroups, DecodeGroupsNotice, std::bind_front(&DoneGroups::OnTold, this));
 }
 
 void DoneGroups::OnOwnSetsDone(Version& version) {

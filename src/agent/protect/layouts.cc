@@ -21,7 +21,7 @@ constexpr Duration kGoodbyeTime = std::chrono::milliseconds(100);
 }  // namespace
 
 Layouts::Layouts(AgentCore& core, Peers& peers) : core_(core), peers_(peers) {
-  peers.service().Reply(PeerKind::kInvite, DecodeInvitation, std::bind_front(&Layouts::OnInvited, this));
+  peers.service().On(PeerKind::kInvite, DecodeInvitation, std::bind_front(&Layouts::OnInvited, this));
 }
 
 Status Layouts::OnMembers(Job& job) {

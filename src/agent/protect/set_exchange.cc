@@ -16,7 +16,7 @@ namespace kedge {
 
 SetExchange::SetExchange(AgentCore& core, HeldSets& held_sets, NodeLevel& node_level, Peers& peers)
     : core_(core), held_sets_(held_sets), node_level_(node_level), peers_(peers) {
-  peers.service().Reply(PeerKind::kExchange, DecodeExchangeRequest, std::bind_front(&SetExchange::OnAsked, this));
+  peers.service().On(PeerKind::kExchange, DecodeExchangeRequest, std::bind_front(&SetExchange::OnAsked, this));
 }
 
 void SetExchange::OnBegun(Version& version) {

@@ -21,9 +21,9 @@ constexpr Duration kLeaseDuration = std::chrono::seconds(60);
 StreamServer::StreamServer(AgentCore& core, HeldSets& held_sets, Peers& peers, ReadPauses& pauses)
     : core_(core), held_sets_(held_sets), peers_(peers), pauses_(pauses) {
   PeerService& service = peers.service();
-  service.Reply(PeerKind::kDescribe, DecodeDescribeRequest, std::bind_front(&StreamServer::OnDescribe, this));
-  service.Reply(PeerKind::kSetRecord, DecodeSetRequest, std::bind_front(&StreamServer::OnSetRecord, this));
-  service.Reply(PeerKind::kObjectTable, DecodeSetRequest, std::bind_front(&StreamServer::OnObjectTable, this));
+  service.On(PeerKind::kDescribe, DecodeDescribeRequest, std::bind_front(&StreamServer::OnDescribe, this));
+  service.On(PeerKind::kSetRecord, DecodeSetRequest, std::bind_front(&StreamServer::OnSetRecord, this));
+  service.On(PeerKind::kObjectTable, DecodeSetRequest, std::bind_front(&StreamServer::OnObjectTable, this));
   service.On(PeerKind::kRead, DecodeReadRequest, std::bind_front(&StreamServer::OnRead, this));
   service.On(PeerKind::kReadSealed, DecodeReadRequest, std::bind_front(&StreamServer::OnReadSealed, this));
   service.On(PeerKind::kLease, DecodeReadRequest, std::bind_front(&StreamServer::OnLease, this));

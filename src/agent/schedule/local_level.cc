@@ -50,8 +50,8 @@ std::vector<std::string> NodesWithout(const Job& job, const LocalPromises& promi
 
 LocalLevel::LocalLevel(AgentCore& core, ImageTable& images, Peers& peers, LocalRetention& retention)
     : core_(core), images_(images), peers_(peers), retention_(retention) {
-  peers.service().Reply(PeerKind::kPromise, DecodeLocalPromise, std::bind_front(&LocalLevel::OnPromise, this));
-  peers.service().Reply(PeerKind::kPromiseNews, DecodeLocalNews, std::bind_front(&LocalLevel::OnNews, this));
+  peers.service().On(PeerKind::kPromise, DecodeLocalPromise, std::bind_front(&LocalLevel::OnPromise, this));
+  peers.service().On(PeerKind::kPromiseNews, DecodeLocalNews, std::bind_front(&LocalLevel::OnNews, this));
 }
 
 LocalPromises& LocalLevel::PromisesOf(Job& job, const std::string& name) {

@@ -57,7 +57,7 @@ std::optional<ImageIdentity> FindContradiction(const Job& job, const ImageIdenti
 }  // namespace
 
 Takings::Takings(AgentCore& core, Peers& peers) : core_(core), peers_(peers) {
-  peers.service().Reply(PeerKind::kTaken, DecodeImageIdentity, std::bind_front(&Takings::OnTold, this));
+  peers.service().On(PeerKind::kTaken, DecodeImageIdentity, std::bind_front(&Takings::OnTold, this));
 }
 
 void Takings::OnTaken(const ImageIdentity& taking) {

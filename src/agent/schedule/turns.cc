@@ -50,7 +50,7 @@ const ScheduledLevels* FindTurn(const Job& job, const Generation& generation) {
 
 Turns::Turns(AgentCore& core, ImageFlusher& flush, ImageTable& images, Peers& peers, LocalRetention& retention, Tuning& tuning)
     : core_(core), flush_(flush), images_(images), peers_(peers), retention_(retention), tuning_(tuning) {
-  peers.service().Reply(PeerKind::kTurn, DecodeTurnRequest, std::bind_front(&Turns::OnAsked, this));
+  peers.service().On(PeerKind::kTurn, DecodeTurnRequest, std::bind_front(&Turns::OnAsked, this));
 }
 
 void Turns::Schedule(Version& version, const ScheduledLevels& due) {
