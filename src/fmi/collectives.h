@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "fmi/channel.h"
+#include "fmi/communicator_channel.h"
 #include "fmi/datatypes.h"
 
 namespace kedge::fmi {
@@ -17,7 +17,7 @@ namespace kedge::fmi {
 class Collectives {
  public:
   // Nothing else travels there.
-  explicit Collectives(Channel channel) : channel_(std::move(channel)) {}
+  explicit Collectives(CommunicatorChannel channel) : channel_(std::move(channel)) {}
 
   uint32_t rank() const { return channel_.rank(); }
   uint32_t ranks() const { return channel_.ranks(); }
@@ -67,7 +67,7 @@ class Collectives {
   Offsets Equal(size_t bytes) const;
   Status GatherPieces(Call call, const void* sent, size_t bytes, void* received, const Offsets& offsets, uint32_t root);
 
-  Channel channel_;
+  CommunicatorChannel channel_;
 };
 
 }  // namespace kedge::fmi

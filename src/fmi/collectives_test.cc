@@ -6,7 +6,7 @@
 #include <mutex>
 #include <vector>
 
-#include "fmi/testing/ranks.h"
+#include "fmi/testing/rank_threads.h"
 
 namespace kedge::fmi {
 namespace {
@@ -19,7 +19,7 @@ class OfRanks : public ::testing::TestWithParam<uint32_t> {
   void Run(const std::function<void(Collectives& collectives, uint32_t rank)>& body) {
     Board board = NewBoard(GetParam());
     RunRanks(&board, [&](Messenger& messenger) {
-      Collectives collectives(Channel(&messenger, Context::kCollective));
+      Collectives collectives(CommunicatorChannel(&messenger, Context::kCollective));
       body(collectives, messenger.rank());
     });
   }
@@ -138,7 +138,7 @@ INSTANTIATE_TEST_SUITE_P(Collectives, OfRanks, ::testing::Values(1, 2, 3, 4, 7, 
 TEST(Collectives, NameRanksThatMakeDifferentCalls) {
   Board board = NewBoard(2);
   RunRanks(&board, [](Messenger& messenger) {
-    Collectives collectives(Channel(&messenger, Context::kCollective));
+    Collectives collectives(CommunicatorChannel(&messenger, Context::kCollective));
     int data = 0;
     if (messenger.rank() == 1) {
       ASSERT_TRUE(messenger.Send(Context::kCollective, 0, 1, &data, sizeof data).ok());  // as a broadcast's

@@ -59,18 +59,18 @@ Communicator::Communicator(Messenger* messenger, uint32_t number, std::shared_pt
       group(std::move(members)),
       grid(std::move(places)),
       channel(messenger, MessagesOf(id), group),
-      collectives(Channel(messenger, CollectivesOf(id), group)) {}
+      collectives(CommunicatorChannel(messenger, CollectivesOf(id), group)) {}
 
 Communicator::Communicator(Messenger* messenger)
     : id(kWorldId),
       group(std::make_shared<Group>(Group::OfAll(messenger->ranks()))),
       channel(messenger, MessagesOf(id)),
-      collectives(Channel(messenger, CollectivesOf(id))) {}
+      collectives(CommunicatorChannel(messenger, CollectivesOf(id))) {}
 
 Communicators::Communicators(Messenger* messenger) : messenger_(messenger), world_(messenger), next_id_(kFirstId) {}
 
 Result<Communicators::Agreed> Communicators::Agree(Communicator* parent, const Making& making) {
-  const Channel& channel = parent->channel;
+  const CommunicatorChannel& channel = parent->channel;
   const Proposal own{making.call, making.wish, next_id_, ChecksumOf(making.grid)};
   std::vector<Proposal> all(channel.ranks());
   KEDGE_RETURN_IF_ERROR(parent->collectives.Propose(&own, all.data(), sizeof own));

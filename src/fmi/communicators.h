@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "base/status.h"
-#include "fmi/channel.h"
 #include "fmi/collectives.h"
+#include "fmi/communicator_channel.h"
 #include "fmi/handles/grid.h"
 #include "fmi/handles/group.h"
 #include "fmi/handles/handle_table.h"
@@ -35,7 +35,7 @@ struct Communicator {
   uint32_t id;
   std::shared_ptr<const Group> group;
   std::optional<Grid> grid;
-  Channel channel;  // what ranks send to each other
+  CommunicatorChannel channel;  // what ranks send to each other
   Collectives collectives;
 };
 

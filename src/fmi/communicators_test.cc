@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "fmi/testing/ranks.h"
+#include "fmi/testing/rank_threads.h"
 #include "fmi/testing/seed.h"
 
 namespace kedge::fmi {
@@ -70,13 +70,13 @@ TEST(Communicators, KeepTheirMessagesApart) {
     const FMI_Comm one = rank.Dup(FMI_COMM_WORLD), other = rank.Split(FMI_COMM_WORLD, 0, -rank.number);
     const uint32_t peer = static_cast<uint32_t>(1 - rank.number);
     for (const FMI_Comm comm : {FMI_Comm{FMI_COMM_WORLD}, one, other}) {
-      const Channel& channel = rank[comm].channel;
+      const CommunicatorChannel& channel = rank[comm].channel;
       // In the third one ranks have each other's numbers.
       const uint32_t to = comm == other ? 1 - peer : peer;
       ASSERT_TRUE(channel.Wait(channel.BeginSend(to, 7, &comm, sizeof comm)).ok());
     }
     for (const FMI_Comm comm : {other, FMI_Comm{FMI_COMM_WORLD}, one}) {
-      const Channel& channel = rank[comm].channel;
+      const CommunicatorChannel& channel = rank[comm].channel;
       FMI_Comm got = FMI_COMM_NULL;
       Received received;
       ASSERT_TRUE(channel.Wait(channel.BeginReceive(kAnySource, kAnyTag, &got, sizeof got), &received).ok());
@@ -106,7 +106,7 @@ TEST(Communicators, EndWhatWasBegunAfterTheyWereFreed) {
       EXPECT_EQ(received[1].source, 0);
     } else {
       ASSERT_TRUE(rank.communicators.world().collectives.Barrier().ok());
-      const Channel& channel = rank[made].channel;
+      const CommunicatorChannel& channel = rank[made].channel;
       ASSERT_TRUE(channel.Wait(channel.BeginSend(2, 2 + rank.number, &rank.number, sizeof(int))).ok());
     }
   });

@@ -19,14 +19,14 @@ Status Failed() {
 Messenger::Messenger(Board* board, uint32_t rank)
     : board_(board),
       rank_(rank),
-      peers_(board, rank, this),
+      far_ranks_(board, rank, this),
       writers_(board->ranks()),
       readers_(board->ranks()),
       pending_(board->ranks()) {}
 
 void Messenger::Adopt(uint32_t epoch) {
   epoch_ = epoch;
-  peers_.Adopt(epoch);
+  far_ranks_.Adopt(epoch);
   requests_.clear();
   free_.clear();
   posted_.clear();
@@ -68,7 +68,7 @@ std::list<Messenger::Unexpected>::const_iterator Messenger::FindFor(const Reques
 
 bool Messenger::HasLeft(const Request& request) const {
   const auto has_left = [&](uint32_t rank) {
-    return board_->is_here(rank) ? board_->place(rank) == Place{epoch_, Phase::kLeaving} : peers_.HasLeft(rank);
+    return board_->is_here(rank) ? board_->place(rank) == Place{epoch_, Phase::kLeaving} : far_ranks_.HasLeft(rank);
   };
   if (request.peer != kAnySource) return has_left(static_cast<uint32_t>(request.peer));
   const uint32_t members = request.group ? request.group->size() : ranks();
@@ -233,7 +233,7 @@ Status Messenger::Receive(Context context, int from, int tag, void* data, uint64
 
 void Messenger::Poll() {
   board_->ForEachSender(rank_, [this](uint32_t source) { PollFrom(source); });
-  peers_.Poll();
+  far_ranks_.Poll();
   if (pending_count_ > 0) WritePending();
 }
 
@@ -336,7 +336,7 @@ bool Messenger::Write(uint32_t to, const Pending& message) {
   if (!board_->is_here(to)) {
     const bool has_data = message.head.kind == MessageKind::kEager || message.head.kind == MessageKind::kData;
     bool* sent = message.request >= 0 ? &requests_[static_cast<size_t>(message.request)].is_complete : nullptr;
-    return peers_.Send(to, message.head, message.data, has_data ? message.head.bytes : 0, sent);
+    return far_ranks_.Send(to, message.head, message.data, has_data ? message.head.bytes : 0, sent);
   }
   std::optional<RingWriter>& writer = writers_[to];
   if (!writer) {

@@ -21,15 +21,15 @@
 
 #include "base/status.h"
 #include "fmi/board.h"
+#include "fmi/far_ranks.h"
 #include "fmi/handles/group.h"
-#include "fmi/peers.h"
 
 namespace kedge::fmi {
 
 constexpr int kAnySource = -1;
 constexpr int kAnyTag = -1;
 
-// Messages of different contexts never match. Each communicator has two (channel.h).
+// Messages of different contexts never match. Each communicator has two (communicator_channel.h).
 enum class Context : uint32_t { kApplication, kCollective, kCheckpoint };
 
 struct Received {
@@ -48,7 +48,7 @@ class Messenger final : private MessageSink {
   Messenger(const Messenger&) = delete;
   Messenger& operator=(const Messenger&) = delete;
   // For ranks of other nodes.
-  Status Listen() { return peers_.Listen(); }
+  Status Listen() { return far_ranks_.Listen(); }
 
   uint32_t rank() const { return rank_; }
   uint32_t ranks() const { return board_->ranks(); }
@@ -89,7 +89,7 @@ class Messenger final : private MessageSink {
   // All has been sent. Then until `ready()` holds, while others may be sending yet.
   template <typename Ready>
   void Leave(Ready ready) {
-    peers_.Leave();
+    far_ranks_.Leave();
     Await([&] {
       Poll();
       return ready();
@@ -146,7 +146,7 @@ class Messenger final : private MessageSink {
   void PollFrom(uint32_t source);
   template <typename Ready>
   void Await(Ready ready) {
-    board_->Await(rank_, ready, [this] { peers_.Sleep(); });
+    board_->Await(rank_, ready, [this] { far_ranks_.Sleep(); });
   }
   void OnMessage(uint32_t source, const MessageHead& head, const std::byte* data) override;
   std::byte* PlaceOf(const MessageHead& head) override;
@@ -161,7 +161,7 @@ class Messenger final : private MessageSink {
   Board* board_;
   const uint32_t rank_;
   uint32_t epoch_ = 0;
-  Peers peers_;
+  FarRanks far_ranks_;
   // Of the ranks with which messages have been exchanged: rings that nobody looks at take no memory.
   std::vector<std::optional<RingWriter>> writers_;
   std::vector<std::optional<RingReader>> readers_;

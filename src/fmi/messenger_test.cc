@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "fmi/testing/ranks.h"
+#include "fmi/testing/rank_threads.h"
 
 namespace kedge::fmi {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "fmi/testing/ranks.h"
+#include "fmi/testing/rank_threads.h"
 
 namespace kedge::fmi {
 namespace {

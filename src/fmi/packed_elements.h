@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "fmi/channel.h"
+#include "fmi/communicator_channel.h"
 #include "fmi/handles/type_map.h"
 #include "fmi/messenger.h"
 
@@ -65,13 +65,14 @@ class PackedElements {
 // The buffers of sends and receives under way.
 class PackedMessages {
  public:
-  RequestId BeginSend(const Channel& channel, uint32_t to, int tag, Elements elements, Messenger::SendMode mode, bool copies) {
+  RequestId BeginSend(const CommunicatorChannel& channel, uint32_t to, int tag, Elements elements, Messenger::SendMode mode,
+                      bool copies) {
     PackedElements packed(std::move(elements), copies);
     packed.Pack();
     const RequestId id = channel.BeginSend(to, tag, packed.data(), packed.bytes(), mode);
     return Keep(id, std::move(packed), /*is_send=*/true);
   }
-  RequestId BeginReceive(const Channel& channel, int from, int tag, Elements elements) {
+  RequestId BeginReceive(const CommunicatorChannel& channel, int from, int tag, Elements elements) {
     PackedElements packed(std::move(elements));
     const RequestId id = channel.BeginReceive(from, tag, packed.data(), packed.bytes());
     return Keep(id, std::move(packed), /*is_send=*/false);

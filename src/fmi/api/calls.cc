@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "fmi/api/checks.h"
 #include "fmi/failure.h"
-#include "fmi/job.h"
+#include "fmi/job_member.h"
 #include "kedge/fmi.h"
 #include "kedge/fmi_jump.h"
 
@@ -22,9 +22,9 @@ using namespace kedge::fmi;  // NOLINT(google-build-using-namespace)
 
 int FMI_Init(int*, char***) {
   if (TheJob()) Die("FMI_Init", "it has been called before");
-  const auto options = Job::FromEnvironment();
+  const auto options = JobMember::FromEnvironment();
   if (!options.ok()) Die("FMI_Init", options.status().message());
-  auto job = Job::Attach(*options);
+  auto job = JobMember::Attach(*options);
   if (!job.ok()) Die("FMI_Init", job.status().message());
   TheJob() = std::move(*job);
   return Answer("FMI_Init", TheJob()->Begin());
@@ -81,7 +81,7 @@ bool IsInName(char character) {
 
 int FMI_Inner_loop(const char* loop, void** ckpts, int* sizes, int len) {
   constexpr char kCall[] = "FMI_Inner_loop";
-  Job& job = JobIn(kCall);
+  JobMember& job = JobIn(kCall);
   CheckNotNull(kCall, loop, "the name of the loop");
   const std::string name = loop;
   if (name.empty() || name.size() > kInnerLoopNameMax || !std::all_of(name.begin(), name.end(), IsInName))
@@ -98,7 +98,7 @@ int FMI_Inner_loop(const char* loop, void** ckpts, int* sizes, int len) {
 
 int FMI_Loop(void** ckpts, int* sizes, int len) {
   constexpr char kCall[] = "FMI_Loop";
-  Job& job = JobIn(kCall);
+  JobMember& job = JobIn(kCall);
   const auto step = job.Loop(CheckedArrays(kCall, ckpts, sizes, len));
   if (!step.ok()) Die(kCall, step.status().message());
   if (*step > INT32_MAX) Die(kCall, "there were more steps than an int counts");

@@ -37,7 +37,7 @@ int AnswerFailed() {
 }
 
 int Answer(const char* call, const Status& status) {
-  Job& job = *TheJob();
+  JobMember& job = *TheJob();
   if (status.ok()) {
     if (job.freed_requests().empty()) return FMI_SUCCESS;
     const Status swept = job.freed_requests().Sweep(&job.messenger(), &job.packed_messages());

@@ -15,7 +15,7 @@
 #include "fmi/communicators.h"
 #include "fmi/datatypes.h"
 #include "fmi/handles/group.h"
-#include "fmi/job.h"
+#include "fmi/job_member.h"
 #include "fmi/objects.h"
 #include "fmi/packed_elements.h"
 #include "kedge/fmi.h"
@@ -23,8 +23,8 @@
 namespace kedge::fmi {
 
 // One for the process, as in MPI.
-inline std::unique_ptr<Job>& TheJob() {
-  static std::unique_ptr<Job> job;
+inline std::unique_ptr<JobMember>& TheJob() {
+  static std::unique_ptr<JobMember> job;
   return job;
 }
 
@@ -36,7 +36,7 @@ inline std::unique_ptr<Job>& TheJob() {
 int AnswerFailed();
 int Answer(const char* call, const Status& status);
 
-inline Job& JobIn(const char* call) {
+inline JobMember& JobIn(const char* call) {
   if (!TheJob()) Die(call, "call it between FMI_Init and FMI_Finalize");
   return *TheJob();
 }

@@ -5,9 +5,9 @@
 #include <cstring>
 #include <optional>
 
+#include "fmi/api/begin_messages.h"
 #include "fmi/api/checks.h"
-#include "fmi/api/requests.h"
-#include "fmi/job.h"
+#include "fmi/job_member.h"
 #include "fmi/messenger.h"
 #include "fmi/packed_elements.h"
 #include "fmi/requests.h"
@@ -29,7 +29,7 @@ int FinishOwn(const char* call, FMI_Request request, FMI_Status* status) {
   Received received = kFromNobody;
   Status waited;
   if (request != kNobodysRequest) {
-    Job& job = *TheJob();
+    JobMember& job = *TheJob();
     received = kNothing;
     waited = job.messenger().Wait(request, &received);
     if (waited.ok()) job.packed_messages().Complete(request, received.bytes);
@@ -78,7 +78,7 @@ FMI_Request BeginSend(const char* call, const Communicator& in, const Elements& 
   const Mode mode = kind == SendKind::kSynchronous ? Mode::kSynchronous : Mode::kStandard;
   const bool copies = kind == SendKind::kBuffered;
   if (!elements.map && !copies) return in.channel.BeginSend(receiver, tag, elements.data, elements.bytes, mode);
-  Job& job = *TheJob();
+  JobMember& job = *TheJob();
   const RequestId sent = job.packed_messages().BeginSend(in.channel, receiver, tag, elements, mode, copies);
   if (!copies) return sent;
   if (sent != Messenger::kGone) job.freed_requests().Add(sent, /*is_send=*/true);
@@ -176,7 +176,7 @@ int FMI_Buffer_attach(void* buffer, int bytes) {
 
 int FMI_Buffer_detach(void* buffer, int* bytes) {
   constexpr char kCall[] = "FMI_Buffer_detach";
-  Job& job = JobIn(kCall);
+  JobMember& job = JobIn(kCall);
   if (!job.attached()) Die(kCall, "there is no buffer");
   const kedge::Status sent = job.freed_requests().FinishSends(&job.messenger(), &job.packed_messages());
   std::memcpy(buffer, &job.attached()->first, sizeof(void*));

@@ -16,7 +16,7 @@ namespace kedge::fmi {
 namespace {
 
 int MakeOperation(const char* call, bool has_function, const Operation& operation, FMI_Op* made) {
-  Job& job = JobIn(call);
+  JobMember& job = JobIn(call);
   if (!has_function) DieOfNull(call, "the function");
   *made = job.objects().operations.Add(operation);
   return FMI_SUCCESS;

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "fmi/api/begin_messages.h"
 #include "fmi/api/checks.h"
-#include "fmi/api/requests.h"
-#include "fmi/job.h"
+#include "fmi/job_member.h"
 #include "fmi/messenger.h"
 #include "kedge/fmi.h"
 
@@ -127,7 +127,7 @@ Status Finish(const char* call, FMI_Request* request, FMI_Status* status) {
   Received received = asked.is_under_way && asked.message == 0 ? kFromNobody : kNothing;
   Status waited;
   if (asked.message != 0) {
-    Job& job = *TheJob();
+    JobMember& job = *TheJob();
     waited = job.messenger().Wait(asked.message, &received);
     if (waited.ok()) job.packed_messages().Complete(asked.message, received.bytes);
   }
@@ -218,7 +218,7 @@ int FMI_Testsome(int count, FMI_Request* requests, int* finished, int* indices, 
 
 int FMI_Request_free(FMI_Request* request) {
   constexpr char kCall[] = "FMI_Request_free";
-  Job& job = JobIn(kCall);
+  JobMember& job = JobIn(kCall);
   CheckNotNull(kCall, request, "the request");
   if (*request == FMI_REQUEST_NULL) Die(kCall, "the request is FMI_REQUEST_NULL");
   const Asked asked = Look(kCall, *request);

@@ -5,7 +5,7 @@
 
 namespace kedge::fmi {
 
-Result<std::unique_ptr<ControlLink>> ControlLink::Create(os::EventLoop* loop, Connection connection, Events events) {
+Result<std::unique_ptr<ControlLink>> ControlLink::Create(os::EventLoop* loop, ProcessConnection connection, Events events) {
   std::unique_ptr<ControlLink> link(new ControlLink(loop, std::move(connection), std::move(events)));
   KEDGE_RETURN_IF_ERROR(link->connection_.socket().EndWhenSilent());
   KEDGE_ASSIGN_OR_RETURN(link->watch_, loop->Watch(link->connection_.descriptor(), os::EventLoop::Interest::kReadWrite,

@@ -5,7 +5,7 @@
 #include <functional>
 #include <memory>
 
-#include "fmi/connection.h"
+#include "fmi/process_connection.h"
 #include "os/events/event_loop.h"
 
 namespace kedge::fmi {
@@ -46,7 +46,7 @@ struct ControlMessage {
   uint8_t joins = 0;
   friend bool operator==(const ControlMessage&, const ControlMessage&) = default;
 };
-static_assert(sizeof(ControlMessage) <= Connection::kHeadBytesMax);
+static_assert(sizeof(ControlMessage) <= ProcessConnection::kHeadBytesMax);
 inline ControlMessage Of(ControlMessage::Kind kind) {
   ControlMessage message;
   message.kind = kind;
@@ -70,7 +70,7 @@ class ControlLink {
     std::function<void(const Status&)> ended;  // the last one
   };
   // The loop must outlive it. Not to be destroyed in one of its events.
-  static Result<std::unique_ptr<ControlLink>> Create(os::EventLoop* loop, Connection connection, Events events);
+  static Result<std::unique_ptr<ControlLink>> Create(os::EventLoop* loop, ProcessConnection connection, Events events);
   ~ControlLink();
   ControlLink(const ControlLink&) = delete;
   ControlLink& operator=(const ControlLink&) = delete;
@@ -79,21 +79,21 @@ class ControlLink {
   bool was_open() const { return was_open_; }
   bool has_ended() const { return has_ended_; }
   uint32_t from() const { return connection_.speakers().from; }
-  const Connection& connection() const { return connection_; }
+  const ProcessConnection& connection() const { return connection_; }
   // Nothing happens before it is open, and once it has ended.
   void Send(const ControlMessage& message);
   // Nothing more comes, and the other side finds that it has ended.
   void End();
 
  private:
-  ControlLink(os::EventLoop* loop, Connection connection, Events events)
+  ControlLink(os::EventLoop* loop, ProcessConnection connection, Events events)
       : loop_(*loop), connection_(std::move(connection)), events_(std::move(events)) {}
   void OnReady();
   Status Advance();
   void WatchForRoom();
 
   os::EventLoop& loop_;
-  Connection connection_;
+  ProcessConnection connection_;
   const Events events_;
   os::EventLoop::WatchId watch_ = 0;
   bool was_open_ = false;

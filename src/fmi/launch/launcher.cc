@@ -203,7 +203,7 @@ void Launcher::Accept() {
   // The events know the link by what is put here once it is there.
   auto self = std::make_shared<ControlLink*>(nullptr);
   auto link = ControlLink::Create(
-      loop_.get(), Connection(std::move(**socket), secret_, Secrecy::kSealed, kFmirun),
+      loop_.get(), ProcessConnection(std::move(**socket), secret_, Secrecy::kSealed, kFmirun),
       {[this, self] { OnOpened(*self); }, [this, self](const ControlMessage& message) { OnMessage(*self, message); },
        [this, self](const Status& why) {
          const size_t node = NodeOf(*self);

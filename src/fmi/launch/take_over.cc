@@ -47,8 +47,8 @@ Status Launcher::Reach(size_t node) {
     if (nodes_[node].link == *self) OnUnreached(node, why);
   };
   KEDGE_ASSIGN_OR_RETURN(
-      auto link,
-      ControlLink::Create(loop_.get(), Connection(std::move(socket), secret_, Secrecy::kSealed, speakers), std::move(events)));
+      auto link, ControlLink::Create(loop_.get(), ProcessConnection(std::move(socket), secret_, Secrecy::kSealed, speakers),
+                                     std::move(events)));
   *self = link.get();
   nodes_[node].link = link.get();
   links_.push_back(std::move(link));

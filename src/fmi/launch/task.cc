@@ -51,7 +51,7 @@ Status Task::Connect() {
     KEDGE_ASSIGN_OR_RETURN(const os::TcpEndpoint own, socket.Own());
     board_.header().address = own.address;
   }
-  Connection connection(std::move(socket), options_.secret, Secrecy::kSealed, Speakers{0, options_.node, kFmirun});
+  ProcessConnection connection(std::move(socket), options_.secret, Secrecy::kSealed, Speakers{0, options_.node, kFmirun});
   KEDGE_ASSIGN_OR_RETURN(
       link_, ControlLink::Create(loop_.get(), std::move(connection),
                                  {[this] { OnOpened(); }, [this](const ControlMessage& message) { OnMessage(message); },
@@ -102,14 +102,15 @@ void Task::Accept() {
   if (callers_.size() >= kCallersMax) callers_.erase(callers_.begin());
   // The events know the link by what is put here once it is there.
   auto self = std::make_shared<ControlLink*>(nullptr);
-  auto link = ControlLink::Create(loop_.get(), Connection(std::move(**socket), options_.secret, Secrecy::kSealed, options_.node),
-                                  {[this, self] { OnSuccessor(*self); },
-                                   [this, self](const ControlMessage& message) {
-                                     if (*self == link_.get()) OnMessage(message);
-                                   },
-                                   [this, self](const Status& why) {
-                                     if (*self == link_.get()) OnGone(why);
-                                   }});
+  auto link =
+      ControlLink::Create(loop_.get(), ProcessConnection(std::move(**socket), options_.secret, Secrecy::kSealed, options_.node),
+                          {[this, self] { OnSuccessor(*self); },
+                           [this, self](const ControlMessage& message) {
+                             if (*self == link_.get()) OnMessage(message);
+                           },
+                           [this, self](const Status& why) {
+                             if (*self == link_.get()) OnGone(why);
+                           }});
   if (!link.ok()) return;
   *self = link->get();
   callers_.push_back(std::move(*link));
@@ -169,7 +170,8 @@ void Task::AskFormer() {
   auto socket = os::TcpSocket::Connect(fmirun_);
   if (!socket.ok()) return;
   auto link = ControlLink::Create(
-      loop_.get(), Connection(std::move(*socket), options_.secret, Secrecy::kSealed, Speakers{number_, options_.node, kFmirun}),
+      loop_.get(),
+      ProcessConnection(std::move(*socket), options_.secret, Secrecy::kSealed, Speakers{number_, options_.node, kFmirun}),
       {[] {},
        [this](const ControlMessage& message) {
          if (message.kind == Kind::kLeave) loop_->Stop();

@@ -28,14 +28,14 @@ struct Speakers {
   uint32_t to = 0;
 };
 
-class Connection {
+class ProcessConnection {
  public:
   static constexpr size_t kHeadBytesMax = 80;
 
   // The side that has connected.
-  Connection(os::TcpSocket socket, const net::Secret& secret, Secrecy secrecy, Speakers speakers);
+  ProcessConnection(os::TcpSocket socket, const net::Secret& secret, Secrecy secrecy, Speakers speakers);
   // The side to which somebody has connected, which is `to`. It answers when it is let in.
-  Connection(os::TcpSocket socket, const net::Secret& secret, Secrecy secrecy, uint32_t to);
+  ProcessConnection(os::TcpSocket socket, const net::Secret& secret, Secrecy secrecy, uint32_t to);
 
   // Goes on with the proof as far as it can. kPermission: the other has not proved the secret.
   Status Advance();

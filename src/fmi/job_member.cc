@@ -1,4 +1,4 @@
-#include "fmi/job.h"
+#include "fmi/job_member.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -35,7 +35,7 @@ Result<int64_t> NumberIn(const char* name, int64_t least) {
 
 }  // namespace
 
-Result<Job::Options> Job::FromEnvironment() {
+Result<JobMember::Options> JobMember::FromEnvironment() {
   Options options;
   KEDGE_ASSIGN_OR_RETURN(const int64_t rank, NumberIn(kRankVariable, 0));
   KEDGE_ASSIGN_OR_RETURN(const int64_t descriptor, NumberIn(kBoardVariable, 0));
@@ -45,23 +45,23 @@ Result<Job::Options> Job::FromEnvironment() {
   return options;
 }
 
-Result<std::unique_ptr<Job>> Job::Attach(const Options& options) {
+Result<std::unique_ptr<JobMember>> JobMember::Attach(const Options& options) {
   KEDGE_ASSIGN_OR_RETURN(Board board, Board::Attach(options.descriptor));
   if (options.rank >= board.ranks()) {
     return Status(Code::kInvalidArgument, fmt::format("{} is {} of {} ranks", kRankVariable, options.rank, board.ranks()));
   }
-  std::unique_ptr<Job> job(new Job(std::move(board), options));
+  std::unique_ptr<JobMember> job(new JobMember(std::move(board), options));
   KEDGE_RETURN_IF_ERROR(job->messenger_.Listen());
   return job;
 }
 
-Job::Job(Board board, const Options& options)
+JobMember::JobMember(Board board, const Options& options)
     : board_(std::move(board)),
       options_(options),
       probe_(options.rank),
       messenger_(&board_, options.rank),
       objects_(&messenger_),
-      own_collectives_(Channel(&messenger_, Context::kCheckpoint)),
+      own_collectives_(CommunicatorChannel(&messenger_, Context::kCheckpoint)),
       checkpoints_(&own_collectives_, &objects_) {
   os::AllowReadingBy(os::ParentProcess());
   BoardRow& row = board_.row(options.rank);
@@ -71,19 +71,19 @@ Job::Job(Board board, const Options& options)
   row.sleeps = 0;
 }
 
-Status Job::Begin() {
+Status JobMember::Begin() {
   // The others have their memory, and wait in FMI_Loop.
   if (board_.row(options_.rank).joins != 0) return Status::Ok();
   return Enter([] { return Status::Ok(); });
 }
 
-uint32_t Job::FirstRankHere() const {
+uint32_t JobMember::FirstRankHere() const {
   uint32_t rank = 0;
   while (!board_.is_here(rank)) ++rank;
   return rank;
 }
 
-Status Job::Enter(const std::function<Status()>& connect) {
+Status JobMember::Enter(const std::function<Status()>& connect) {
   messenger_.Adopt(board_.epoch());
   packed_messages_.Clear();
   freed_requests_.Clear();
@@ -98,7 +98,7 @@ Status Job::Enter(const std::function<Status()>& connect) {
   return Status::Ok();
 }
 
-Status Job::Reach(Phase phase) {
+Status JobMember::Reach(Phase phase) {
   const Place own{messenger_.epoch(), phase};
   board_.SetPlace(options_.rank, own);
   Step step = Step::kWait;
@@ -109,7 +109,7 @@ Status Job::Reach(Phase phase) {
   return step == Step::kBroken ? Status(Code::kUnavailable, "a rank has died") : Status::Ok();
 }
 
-Status Job::ReachNeighbour() {
+Status JobMember::ReachNeighbour() {
   // The next one of this node, which may be itself.
   uint32_t neighbour = (options_.rank + 1) % board_.ranks();
   while (!board_.is_here(neighbour)) neighbour = (neighbour + 1) % board_.ranks();
@@ -127,7 +127,7 @@ Status Job::ReachNeighbour() {
   return Status::Ok();
 }
 
-Result<int64_t> Job::Loop(const Arrays& arrays) {
+Result<int64_t> JobMember::Loop(const Arrays& arrays) {
   for (;;) {
     Status status;
     if (messenger_.is_broken()) {
@@ -146,7 +146,7 @@ Result<int64_t> Job::Loop(const Arrays& arrays) {
   }
 }
 
-Status Job::Advance(const Arrays& arrays) {
+Status JobMember::Advance(const Arrays& arrays) {
   ++*step_;
   ++board_.row(options_.rank).loops;
   const bool is_wanted = std::exchange(inner_, {}).wants_one;
@@ -154,12 +154,12 @@ Status Job::Advance(const Arrays& arrays) {
   return is_due || is_wanted ? TakeCheckpoint(arrays) : Status::Ok();
 }
 
-Result<bool> Job::IsDue(int64_t number) {
+Result<bool> JobMember::IsDue(int64_t number) {
   if (options_.interval == kWhenDue) return checkpoints_.IsDue();
   return number % options_.interval == 0;
 }
 
-Status Job::Recover(const Arrays& arrays) {
+Status JobMember::Recover(const Arrays& arrays) {
   step_.reset();
   inner_ = {};
   checkpoints_.Close();
@@ -171,7 +171,7 @@ Status Job::Recover(const Arrays& arrays) {
   });
 }
 
-Status Job::OpenCheckpoints() {
+Status JobMember::OpenCheckpoints() {
   for (int tries = 1;; ++tries) {
     const Status own = checkpoints_.Open();
     const auto code = static_cast<uint32_t>(own.code());
@@ -189,7 +189,7 @@ Status Job::OpenCheckpoints() {
   }
 }
 
-Status Job::Restore(const Arrays& arrays) {
+Status JobMember::Restore(const Arrays& arrays) {
   KEDGE_RETURN_IF_ERROR(OpenCheckpoints());
   os::KillPoint("fmi.restore");
   KEDGE_RETURN_IF_ERROR(BringBack(arrays));
@@ -197,13 +197,13 @@ Status Job::Restore(const Arrays& arrays) {
   return Status::Ok();
 }
 
-Status Job::BringBack(const Arrays& arrays) {
+Status JobMember::BringBack(const Arrays& arrays) {
   KEDGE_ASSIGN_OR_RETURN(step_, checkpoints_.Restore(arrays));
   if (step_) board_.row(options_.rank).loops = static_cast<uint64_t>(*step_) + 1;
   return Status::Ok();
 }
 
-Status Job::FirstStep(const Arrays& arrays) {
+Status JobMember::FirstStep(const Arrays& arrays) {
   KEDGE_RETURN_IF_ERROR(Restore(arrays));
   if (!step_) {
     step_ = 0;
@@ -216,7 +216,7 @@ Status Job::FirstStep(const Arrays& arrays) {
   return Status::Ok();
 }
 
-Result<std::vector<uint64_t>> Job::Agree(const std::string& loop, uint64_t number, uint64_t identity) {
+Result<std::vector<uint64_t>> JobMember::Agree(const std::string& loop, uint64_t number, uint64_t identity) {
   struct Call {
     char loop[kInnerLoopNameMax + 1];
     uint64_t number;
@@ -241,7 +241,7 @@ Result<std::vector<uint64_t>> Job::Agree(const std::string& loop, uint64_t numbe
   return identities;
 }
 
-Status Job::TakeCheckpoint(const Arrays& arrays) {
+Status JobMember::TakeCheckpoint(const Arrays& arrays) {
   KEDGE_ASSIGN_OR_RETURN(const auto identities, Agree("", board_.row(options_.rank).loops, Checkpoints::NewIdentity()));
   const uint64_t identity = identities.front();
   os::KillPoint("fmi.checkpoint");
@@ -257,17 +257,17 @@ Status Job::TakeCheckpoint(const Arrays& arrays) {
   return Status::Ok();
 }
 
-void Job::CountCheckpoint() {
+void JobMember::CountCheckpoint() {
   if (options_.rank != 0) return;
   ++board_.header().progress;
   board_.RingTask();
 }
 
-void Job::Warn(const std::string& of, const Status& why) const {
+void JobMember::Warn(const std::string& of, const Status& why) const {
   LogWarning("fmi", "rank {}: the checkpoint of {} has failed, and the one before stays: {}", options_.rank, of, why.message());
 }
 
-Result<std::optional<int64_t>> Job::InnerLoop(const std::string& loop, const Arrays& arrays) {
+Result<std::optional<int64_t>> JobMember::InnerLoop(const std::string& loop, const Arrays& arrays) {
   if (messenger_.is_broken()) return std::optional<int64_t>();
   if (!step_) return Status(Code::kFailedPrecondition, "it is called within a step of FMI_Loop");
   const Status status = inner_.numbers.contains(loop) ? AdvanceInner(loop, arrays) : BeginInner(loop, arrays);
@@ -276,13 +276,13 @@ Result<std::optional<int64_t>> Job::InnerLoop(const std::string& loop, const Arr
   return std::optional<int64_t>(inner_.numbers.at(loop));
 }
 
-Status Job::BeginAgain(const Arrays& arrays) {
+Status JobMember::BeginAgain(const Arrays& arrays) {
   inner_ = {};
   KEDGE_RETURN_IF_ERROR(BringBack(arrays));
   return step_ ? Status::Ok() : Status(Code::kLost, "the checkpoint that came back a moment ago is gone");
 }
 
-Status Job::BeginInner(const std::string& loop, const Arrays& arrays) {
+Status JobMember::BeginInner(const std::string& loop, const Arrays& arrays) {
   int64_t number = 0;
   if (inner_.is_restored) {
     if (inner_.identity == 0) {
@@ -304,7 +304,7 @@ Status Job::BeginInner(const std::string& loop, const Arrays& arrays) {
   return Status::Ok();
 }
 
-Status Job::AdvanceInner(const std::string& loop, const Arrays& arrays) {
+Status JobMember::AdvanceInner(const std::string& loop, const Arrays& arrays) {
   const int64_t number = ++inner_.numbers.at(loop);
   if (number > Checkpoints::kInnerNumberMax) {
     return Status(Code::kInvalidArgument, fmt::format("there were more than {} calls in a step", Checkpoints::kInnerNumberMax));
@@ -325,7 +325,7 @@ Status Job::AdvanceInner(const std::string& loop, const Arrays& arrays) {
   return Status::Ok();
 }
 
-Status Job::CheckLoops() const {
+Status JobMember::CheckLoops() const {
   const uint64_t own = board_.row(options_.rank).loops;
   for (uint32_t rank = 0; rank < board_.ranks(); ++rank) {
     const uint64_t its = board_.row(rank).loops;
@@ -338,7 +338,7 @@ Status Job::CheckLoops() const {
   return Status::Ok();
 }
 
-Status Job::End() {
+Status JobMember::End() {
   // Once this rank has left, others know that it sends nothing more.
   const Status sent = freed_requests_.FinishSends(&messenger_, &packed_messages_);
   if (messenger_.is_broken()) RelaunchAll();
@@ -352,11 +352,11 @@ Status Job::End() {
   return Status::Ok();
 }
 
-void Job::WaitUnlessSurvivable() {
+void JobMember::WaitUnlessSurvivable() {
   board_.Await(options_.rank, [&] { return board_.header().has_checkpoint != 0; });
 }
 
-void Job::RelaunchAll() {
+void JobMember::RelaunchAll() {
   board_.header().relaunch = 1;
   board_.RingTask();
   os::ExitNow(kRelaunchExitCode);

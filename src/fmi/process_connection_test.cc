@@ -1,4 +1,4 @@
-#include "fmi/connection.h"
+#include "fmi/process_connection.h"
 
 #include <gtest/gtest.h>
 
@@ -41,8 +41,8 @@ class TwoSides : public ::testing::TestWithParam<Secrecy> {
   }
 
   const net::Secret secret = net::Secret::Generate();
-  std::vector<Connection> one;  // has connected
-  std::vector<Connection> two;
+  std::vector<ProcessConnection> one;  // has connected
+  std::vector<ProcessConnection> two;
 };
 
 TEST_P(TwoSides, ProveTheSecretAndKnowWhoSpeaks) {

@@ -12,12 +12,13 @@
 
 namespace kedge::fmi {
 
-class Channel {
+class CommunicatorChannel {
  public:
   // Of all ranks, by the numbers of the job. The messenger must outlive it.
-  Channel(Messenger* messenger, Context context) : messenger_(messenger), context_(context), rank_(messenger->rank()) {}
+  CommunicatorChannel(Messenger* messenger, Context context)
+      : messenger_(messenger), context_(context), rank_(messenger->rank()) {}
   // Of the group, of which this rank is a member.
-  Channel(Messenger* messenger, Context context, std::shared_ptr<const Group> group)
+  CommunicatorChannel(Messenger* messenger, Context context, std::shared_ptr<const Group> group)
       : messenger_(messenger), context_(context), group_(std::move(group)), rank_(group_->Find(messenger->rank()).value()) {}
 
   uint32_t rank() const { return rank_; }

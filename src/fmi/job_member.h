@@ -29,7 +29,7 @@ namespace kedge::fmi {
 // Of loops within a step.
 constexpr size_t kInnerLoopNameMax = 47;
 
-class Job {
+class JobMember {
  public:
   struct Options {
     int descriptor = -1;  // of the board
@@ -38,7 +38,7 @@ class Job {
   };
   // What fmirun has put into the environment. kFailedPrecondition: it has not started this process.
   static Result<Options> FromEnvironment();
-  static Result<std::unique_ptr<Job>> Attach(const Options& options);
+  static Result<std::unique_ptr<JobMember>> Attach(const Options& options);
 
   // FMI_Init. Waits for all, unless the others are further.
   Status Begin();
@@ -64,7 +64,7 @@ class Job {
   std::optional<std::pair<void*, int>>& attached() { return attached_; }
 
  private:
-  Job(Board board, const Options& options);
+  JobMember(Board board, const Options& options);
 
   // H1, then `connect`, H2 and H3. kUnavailable: there was a failure.
   Status Enter(const std::function<Status()>& connect);

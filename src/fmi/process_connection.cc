@@ -1,4 +1,4 @@
-#include "fmi/connection.h"
+#include "fmi/process_connection.h"
 
 #include <algorithm>
 #include <utility>
@@ -22,7 +22,7 @@ struct Answer {
 struct Confirmation {
   net::Digest proof{};
 };
-static_assert(sizeof(Hello) <= Connection::kHeadBytesMax);
+static_assert(sizeof(Hello) <= ProcessConnection::kHeadBytesMax);
 
 Status NotOfTheJob() {
   return Status(Code::kPermission, "the other side has not proved the secret of the job");
@@ -37,7 +37,7 @@ Message As(const std::byte* bytes) {
 
 }  // namespace
 
-Connection::Connection(os::TcpSocket socket, const net::Secret& secret, Secrecy secrecy, Speakers speakers)
+ProcessConnection::ProcessConnection(os::TcpSocket socket, const net::Secret& secret, Secrecy secrecy, Speakers speakers)
     : socket_(std::move(socket)),
       secret_(secret),
       secrecy_(secrecy),
@@ -58,7 +58,7 @@ Connection::Connection(os::TcpSocket socket, const net::Secret& secret, Secrecy 
   unsent_.push_back(message);
 }
 
-Connection::Connection(os::TcpSocket socket, const net::Secret& secret, Secrecy secrecy, uint32_t to)
+ProcessConnection::ProcessConnection(os::TcpSocket socket, const net::Secret& secret, Secrecy secrecy, uint32_t to)
     : socket_(std::move(socket)),
       secret_(secret),
       secrecy_(secrecy),
@@ -69,7 +69,7 @@ Connection::Connection(os::TcpSocket socket, const net::Secret& secret, Secrecy 
       buffer_(kBufferBytes) {}
 
 template <typename Use>
-auto Connection::WithTranscript(Use use) const {
+auto ProcessConnection::WithTranscript(Use use) const {
   const std::string from = std::to_string(speakers_.from);
   const std::string to = std::to_string(speakers_.to);
   net::Transcript transcript;
@@ -83,11 +83,11 @@ auto Connection::WithTranscript(Use use) const {
   return use(transcript);
 }
 
-net::Digest Connection::Proof(net::ProofOf who) const {
+net::Digest ProcessConnection::Proof(net::ProofOf who) const {
   return WithTranscript([&](const net::Transcript& transcript) { return net::Prove(secret_, transcript, who); });
 }
 
-void Connection::Open() {
+void ProcessConnection::Open() {
   stage_ = Stage::kOpen;
   if (secrecy_ == Secrecy::kClear) return;
   const auto other_side = own_side_ == net::ProofOf::kInitiator ? net::ProofOf::kResponder : net::ProofOf::kInitiator;
@@ -98,7 +98,7 @@ void Connection::Open() {
   begin_ = end_ = 0;
 }
 
-Status Connection::Advance() {
+Status ProcessConnection::Advance() {
   KEDGE_RETURN_IF_ERROR(Flush());
   if (stage_ == Stage::kHello) KEDGE_RETURN_IF_ERROR(TakeHello());
   if (stage_ == Stage::kAnswer) KEDGE_RETURN_IF_ERROR(TakeAnswer());
@@ -106,7 +106,7 @@ Status Connection::Advance() {
   return Status::Ok();
 }
 
-Status Connection::TakeHello() {
+Status ProcessConnection::TakeHello() {
   KEDGE_ASSIGN_OR_RETURN(const std::byte* bytes, Peek(sizeof(Hello)));
   if (bytes == nullptr) return Status::Ok();
   const auto hello = As<Hello>(bytes);
@@ -119,14 +119,14 @@ Status Connection::TakeHello() {
   return Status::Ok();
 }
 
-Status Connection::LetIn() {
+Status ProcessConnection::LetIn() {
   responder_nonce_ = own_nonce_;
   const Answer answer{own_nonce_, Proof(net::ProofOf::kResponder)};
   stage_ = Stage::kConfirm;
   return Send(&answer, sizeof answer);
 }
 
-Status Connection::TakeAnswer() {
+Status ProcessConnection::TakeAnswer() {
   KEDGE_ASSIGN_OR_RETURN(const std::byte* bytes, Peek(sizeof(Answer)));
   if (bytes == nullptr) return Status::Ok();
   const auto answer = As<Answer>(bytes);
@@ -139,7 +139,7 @@ Status Connection::TakeAnswer() {
   return Status::Ok();
 }
 
-Status Connection::TakeConfirmation() {
+Status ProcessConnection::TakeConfirmation() {
   KEDGE_ASSIGN_OR_RETURN(const std::byte* bytes, Peek(sizeof(Confirmation)));
   if (bytes == nullptr) return Status::Ok();
   const auto confirmation = As<Confirmation>(bytes);
@@ -149,7 +149,7 @@ Status Connection::TakeConfirmation() {
   return Status::Ok();
 }
 
-Status Connection::Send(const void* head, size_t head_bytes, const void* data, uint64_t bytes, bool* sent) {
+Status ProcessConnection::Send(const void* head, size_t head_bytes, const void* data, uint64_t bytes, bool* sent) {
   KEDGE_CHECK(head_bytes <= kHeadBytesMax);
   Unsent message{};
   std::memcpy(message.head.data(), head, head_bytes);
@@ -166,7 +166,7 @@ Status Connection::Send(const void* head, size_t head_bytes, const void* data, u
   return Status::Ok();
 }
 
-Status Connection::Try(Unsent* message) {
+Status ProcessConnection::Try(Unsent* message) {
   const uint64_t all = message->head_bytes + message->bytes;
   while (message->done < all) {
     const size_t of_head = std::min<uint64_t>(message->done, message->head_bytes);
@@ -182,7 +182,7 @@ Status Connection::Try(Unsent* message) {
   return Status::Ok();
 }
 
-Status Connection::Flush() {
+Status ProcessConnection::Flush() {
   while (!unsent_.empty()) {
     Unsent& first = unsent_.front();
     KEDGE_RETURN_IF_ERROR(Try(&first));
@@ -192,11 +192,11 @@ Status Connection::Flush() {
   return stream_ ? stream_->Flush(socket_) : Status::Ok();
 }
 
-Result<size_t> Connection::Receive(void* data, size_t bytes) {
+Result<size_t> ProcessConnection::Receive(void* data, size_t bytes) {
   return stream_ ? stream_->Receive(socket_, data, bytes) : socket_.Receive(data, bytes);
 }
 
-Result<const std::byte*> Connection::Peek(size_t bytes) {
+Result<const std::byte*> ProcessConnection::Peek(size_t bytes) {
   KEDGE_CHECK(bytes <= kBufferBytes);
   if (end_ - begin_ < bytes) {
     if (begin_ > 0) {
@@ -211,7 +211,7 @@ Result<const std::byte*> Connection::Peek(size_t bytes) {
   return end_ - begin_ < bytes ? nullptr : buffer_.data() + begin_;
 }
 
-Result<size_t> Connection::Read(void* data, size_t bytes) {
+Result<size_t> ProcessConnection::Read(void* data, size_t bytes) {
   if (begin_ == end_) return Receive(data, bytes);
   const size_t some = std::min(bytes, end_ - begin_);
   std::memcpy(data, buffer_.data() + begin_, some);

@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 #include "fmi/board.h"
-#include "fmi/connection.h"
+#include "fmi/process_connection.h"
 #include "os/events/poll_set.h"
 #include "os/sockets/tcp_socket.h"
 
@@ -31,10 +31,10 @@ class MessageSink {
   ~MessageSink() = default;
 };
 
-class Peers {
+class FarRanks {
  public:
   // Board and sink must outlive it.
-  Peers(Board* board, uint32_t rank, MessageSink* sink);
+  FarRanks(Board* board, uint32_t rank, MessageSink* sink);
 
   // Listens, where there are other nodes, and says so in its row.
   Status Listen();
@@ -53,7 +53,7 @@ class Peers {
 
  private:
   struct Peer {
-    Connection connection;
+    ProcessConnection connection;
     bool is_own = false;      // this side has connected
     MessageHead data_head{};  // of what comes now
     uint64_t data_left = 0;
@@ -64,7 +64,7 @@ class Peers {
   void GatherDescriptors();
   void Accept();
   // Whether the newcomer is still one.
-  bool Greet(Connection* newcomer);
+  bool Greet(ProcessConnection* newcomer);
   void Serve(uint32_t rank);
   Status Take(uint32_t rank, Peer* peer);
   void Lose(uint32_t rank);
@@ -79,7 +79,7 @@ class Peers {
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank
   std::vector<bool> awaits_;                  // those that will connect by themselves
   std::vector<uint32_t> connected_;           // whose peers_ are there
-  std::vector<std::unique_ptr<Connection>> newcomers_;
+  std::vector<std::unique_ptr<ProcessConnection>> newcomers_;
   os::PollSet polled_;
 };
 

@@ -1,4 +1,4 @@
-#include "fmi/peers.h"
+#include "fmi/far_ranks.h"
 
 #include <algorithm>
 #include <utility>
@@ -11,7 +11,7 @@ constexpr size_t kNewcomersMax = 2 * size_t{kRanksMax};
 
 }  // namespace
 
-Peers::Peers(Board* board, uint32_t rank, MessageSink* sink)
+FarRanks::FarRanks(Board* board, uint32_t rank, MessageSink* sink)
     : board_(board),
       rank_(rank),
       sink_(*sink),
@@ -20,7 +20,7 @@ Peers::Peers(Board* board, uint32_t rank, MessageSink* sink)
       peers_(board->ranks()),
       awaits_(board->ranks()) {}
 
-Status Peers::Listen() {
+Status FarRanks::Listen() {
   const uint32_t address = board_->header().address;
   if (address == 0) return Status::Ok();
   KEDGE_ASSIGN_OR_RETURN(os::TcpListener listener, os::TcpListener::Listen(address));
@@ -29,7 +29,7 @@ Status Peers::Listen() {
   return Status::Ok();
 }
 
-void Peers::Adopt(uint32_t epoch) {
+void FarRanks::Adopt(uint32_t epoch) {
   epoch_ = epoch;
   for (const uint32_t rank : connected_) peers_[rank].reset();
   connected_.clear();
@@ -38,7 +38,7 @@ void Peers::Adopt(uint32_t epoch) {
   std::erase_if(newcomers_, [&](const auto& newcomer) { return newcomer->is_open() || newcomer->speakers().epoch < epoch; });
 }
 
-bool Peers::Send(uint32_t to, const MessageHead& head, const void* data, uint64_t bytes, bool* sent) {
+bool FarRanks::Send(uint32_t to, const MessageHead& head, const void* data, uint64_t bytes, bool* sent) {
   Peer* peer = peers_[to].get();
   if (peer == nullptr) {
     const bool comes = std::any_of(newcomers_.begin(), newcomers_.end(), [&](const auto& newcomer) {
@@ -52,7 +52,7 @@ bool Peers::Send(uint32_t to, const MessageHead& head, const void* data, uint64_
       return false;
     }
     peers_[to] =
-        std::make_unique<Peer>(Peer{Connection(std::move(*socket), secret_, secrecy_, Speakers{epoch_, rank_, to}), true});
+        std::make_unique<Peer>(Peer{ProcessConnection(std::move(*socket), secret_, secrecy_, Speakers{epoch_, rank_, to}), true});
     connected_.push_back(to);
     return false;
   }
@@ -62,7 +62,7 @@ bool Peers::Send(uint32_t to, const MessageHead& head, const void* data, uint64_
   return true;
 }
 
-void Peers::GatherDescriptors() {
+void FarRanks::GatherDescriptors() {
   polled_.Clear();
   polled_.Add(board_->bell(rank_).descriptor());
   if (listener_) polled_.Add(listener_->descriptor());
@@ -72,12 +72,12 @@ void Peers::GatherDescriptors() {
   }
 }
 
-void Peers::Sleep() {
+void FarRanks::Sleep() {
   GatherDescriptors();
   polled_.Wait(Board::kSleepMax);
 }
 
-void Peers::Poll() {
+void FarRanks::Poll() {
   if (is_alone()) return;
   GatherDescriptors();
   polled_.Wait(Duration::zero());
@@ -90,7 +90,7 @@ void Peers::Poll() {
     if (polled_.IsReady(next++)) Serve(connected_[i]);
   }
   if (std::find(speaks.begin(), speaks.end(), true) != speaks.end()) {
-    std::vector<std::unique_ptr<Connection>> stay;
+    std::vector<std::unique_ptr<ProcessConnection>> stay;
     auto newcomers = std::exchange(newcomers_, {});
     for (size_t i = 0; i < newcomers.size(); ++i) {
       if (!speaks[i] || Greet(newcomers[i].get())) stay.push_back(std::move(newcomers[i]));
@@ -100,16 +100,16 @@ void Peers::Poll() {
   if (accepts) Accept();
 }
 
-void Peers::Accept() {
+void FarRanks::Accept() {
   for (;;) {
     auto socket = listener_->Accept();
     if (!socket.ok() || !*socket) return;
     if (newcomers_.size() < kNewcomersMax)
-      newcomers_.push_back(std::make_unique<Connection>(std::move(**socket), secret_, secrecy_, rank_));
+      newcomers_.push_back(std::make_unique<ProcessConnection>(std::move(**socket), secret_, secrecy_, rank_));
   }
 }
 
-bool Peers::Greet(Connection* newcomer) {
+bool FarRanks::Greet(ProcessConnection* newcomer) {
   if (!newcomer->Advance().ok()) return false;
   const Speakers& who = newcomer->speakers();
   if (newcomer->waits_to_be_let_in()) {
@@ -127,15 +127,15 @@ bool Peers::Greet(Connection* newcomer) {
   return false;
 }
 
-void Peers::Serve(uint32_t rank) {
+void FarRanks::Serve(uint32_t rank) {
   Peer& peer = *peers_[rank];
   Status status = peer.connection.is_open() ? peer.connection.Flush() : peer.connection.Advance();
   if (status.ok() && peer.connection.is_open()) status = Take(rank, &peer);
   if (!status.ok()) Lose(rank);
 }
 
-Status Peers::Take(uint32_t rank, Peer* peer) {
-  Connection& connection = peer->connection;
+Status FarRanks::Take(uint32_t rank, Peer* peer) {
+  ProcessConnection& connection = peer->connection;
   for (;;) {
     while (peer->data_left > 0) {
       std::byte* end = sink_.PlaceOf(peer->data_head) + peer->data_head.bytes;
@@ -165,7 +165,7 @@ Status Peers::Take(uint32_t rank, Peer* peer) {
   }
 }
 
-void Peers::Lose(uint32_t rank) {
+void FarRanks::Lose(uint32_t rank) {
   const Peer* peer = peers_[rank].get();
   const bool was_refused = peer != nullptr && peer->is_own && !peer->connection.is_open() && rank < rank_;
   const bool has_left = peer != nullptr && peer->has_left;
@@ -179,12 +179,12 @@ void Peers::Lose(uint32_t rank) {
   peers_[rank].reset();
 }
 
-bool Peers::HasLeft(uint32_t rank) const {
+bool FarRanks::HasLeft(uint32_t rank) const {
   if (peers_[rank] != nullptr) return peers_[rank]->has_left;
   return !awaits_[rank] && newcomers_.empty() && board_->place(rank) == Place{epoch_, Phase::kLeaving};
 }
 
-void Peers::Leave() {
+void FarRanks::Leave() {
   MessageHead head;
   head.kind = MessageKind::kLeft;
   head.epoch = epoch_;
