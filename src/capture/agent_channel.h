@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "os/events/event_fd.h"
-#include "session/ring.h"
+#include "session/mailbox_ring.h"
 
 namespace kedge {
 

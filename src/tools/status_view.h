@@ -1,4 +1,4 @@
-// The agent's status (JSON, see src/agent/daemon/status.cc) as people read it; shared by `kedge status` and `kedge top`.
+// The agent's status (JSON, see src/agent/daemon/agent_status.cc) as people read it; shared by `kedge status` and `kedge top`.
 #pragma once
 
 #include <string>

@@ -14,7 +14,7 @@
 #include "base/config.h"
 #include "session/connection.h"
 #include "session/mailbox_file.h"
-#include "session/ring.h"
+#include "session/mailbox_ring.h"
 #include "store/catalog.h"
 #include "tests/support/scenario_folder.h"
 

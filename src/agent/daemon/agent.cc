@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "agent/daemon/agent_status.h"
 #include "agent/daemon/recovery.h"
-#include "agent/daemon/status.h"
 #include "agent/tables/run_folder.h"
 #include "base/log.h"
 #include "os/files/files.h"

@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-#include "agent/daemon/status.h"
+#include "agent/daemon/agent_status.h"
 #include "agent/door/sessions.h"
 #include "agent/space/assignment.h"
 #include "agent/space/tiers.h"

@@ -18,8 +18,8 @@
 #include "os/events/event_loop.h"
 #include "os/process/process.h"
 #include "session/mailbox_file.h"
+#include "session/mailbox_ring.h"
 #include "session/messages.h"
-#include "session/ring.h"
 
 namespace kedge {
 

@@ -124,7 +124,7 @@ Status Context::MakeParts() {
   const std::string& scratch = core.job.keys.scratch;
   const std::string files = RoutedFilesFolder(scratch.empty() ? core.node.run_folder : OwnFolder(scratch, core.node.node));
   ledger = std::make_unique<Ledger>(core.catalog->id(), core.job.job, core.attempt, std::move(stored));
-  session = std::make_unique<Session>(&core, ledger.get());
+  session = std::make_unique<AgentSession>(&core, ledger.get());
   checkpointer = std::make_unique<Checkpointer>(&core, ledger.get(), session.get(), files);
   restarter = std::make_unique<Restarter>(&core, ledger.get(), session.get(), files);
   levels = std::make_unique<Levels>(&core, ledger.get(), session.get());

@@ -10,7 +10,7 @@
 #include "client/core/core.h"
 #include "client/core/ledger.h"
 #include "client/restart/restarter.h"
-#include "client/session/session.h"
+#include "client/session/agent_session.h"
 #include "client/session/watcher.h"
 
 namespace kedge::client {
@@ -26,7 +26,7 @@ class Context {
 
   Core core;
   std::unique_ptr<Ledger> ledger;
-  std::unique_ptr<Session> session;
+  std::unique_ptr<AgentSession> session;
   std::unique_ptr<Checkpointer> checkpointer;
   std::unique_ptr<Restarter> restarter;
   std::unique_ptr<Levels> levels;

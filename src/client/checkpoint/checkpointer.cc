@@ -39,7 +39,7 @@ bool InlineMayHelp(Code code) {
 
 }  // namespace
 
-Checkpointer::Checkpointer(Core* core, Ledger* ledger, Session* session, const std::string& files_folder)
+Checkpointer::Checkpointer(Core* core, Ledger* ledger, AgentSession* session, const std::string& files_folder)
     : core_(core),
       ledger_(ledger),
       session_(session),

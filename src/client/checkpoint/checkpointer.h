@@ -22,7 +22,7 @@
 #include "client/core/ledger.h"
 #include "client/regions/change_tracker.h"
 #include "client/regions/routed_files.h"
-#include "client/session/session.h"
+#include "client/session/agent_session.h"
 #include "restore/file_publisher.h"
 #include "store/attempts.h"
 
@@ -31,7 +31,7 @@ namespace kedge::client {
 class Checkpointer {
  public:
   // All outlive the checkpointer. `files_folder`: where routed files lie.
-  Checkpointer(Core* core, Ledger* ledger, Session* session, const std::string& files_folder);
+  Checkpointer(Core* core, Ledger* ledger, AgentSession* session, const std::string& files_folder);
 
   // `lock` holds the context's lock on entry and return.
   Status Whole(std::unique_lock<std::mutex>& lock, const std::string& name, int64_t version, bool overwrite);
@@ -83,7 +83,7 @@ class Checkpointer {
 
   Core* core_;
   Ledger* ledger_;
-  Session* session_;
+  AgentSession* session_;
   StoreSink store_sink_;
   ImageCapture capture_;
   ChangeTracker tracker_;

@@ -11,14 +11,14 @@
 #include "base/status.h"
 #include "client/core/core.h"
 #include "client/core/ledger.h"
-#include "client/session/session.h"
+#include "client/session/agent_session.h"
 #include "session/messages.h"
 
 namespace kedge::client {
 
 class Levels {
  public:
-  Levels(Core* core, Ledger* ledger, Session* session) : core_(core), ledger_(ledger), session_(session) {}
+  Levels(Core* core, Ledger* ledger, AgentSession* session) : core_(core), ledger_(ledger), session_(session) {}
 
   // `name` empty: the newest checkpoint of this context. `lock` holds the context's lock on entry and return.
   Status Wait(std::unique_lock<std::mutex>& lock, const std::string& name, int64_t version, Level level, Duration timeout);
@@ -49,7 +49,7 @@ class Levels {
 
   Core* core_;
   Ledger* ledger_;
-  Session* session_;
+  AgentSession* session_;
 };
 
 }  // namespace kedge::client

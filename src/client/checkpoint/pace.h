@@ -21,7 +21,7 @@
 
 #include "base/status.h"
 #include "client/core/core.h"
-#include "client/session/session.h"
+#include "client/session/agent_session.h"
 #include "schedule/call_spacing.h"
 
 namespace kedge::client {
@@ -29,7 +29,7 @@ namespace kedge::client {
 class Pace {
  public:
   // Both outlive the pace.
-  Pace(Core* core, Session* session) : core_(core), session_(session) {}
+  Pace(Core* core, AgentSession* session) : core_(core), session_(session) {}
 
   // The ranks hear what they begin with; the first interval begins. Collective, once, at the end of init.
   Status Start();
@@ -67,7 +67,7 @@ class Pace {
   Result<Duration> BroadcastCost() const;
 
   Core* core_;
-  Session* session_;
+  AgentSession* session_;
   CallSpacing spacing_{Duration::zero()};
   uint64_t ahead_ = 1;               // calls until the next broadcast
   Status broken_;                    // why the ranks cannot be reached any more

@@ -16,8 +16,8 @@
 
 #include "client/checkpoint/pace.h"
 #include "client/core/ledger.h"
-#include "client/session/session.h"
-#include "client/testing/core.h"
+#include "client/session/agent_session.h"
+#include "client/testing/make_core.h"
 #include "os/testing/simulated_file_system.h"
 
 namespace kedge::client {
@@ -36,7 +36,7 @@ class PaceTest : public ::testing::Test {
   struct Rank {
     std::unique_ptr<Core> core;
     std::unique_ptr<Ledger> ledger;
-    std::unique_ptr<Session> session;
+    std::unique_ptr<AgentSession> session;
     std::unique_ptr<Pace> pace;
 
     bool IsDue() {
@@ -96,7 +96,7 @@ class PaceTest : public ::testing::Test {
     rank.core = testing::MakeStartedCore(folders_[number], Collective(face));
     rank.core->job.keys.schedule_interval = number == 0 ? interval : number * std::chrono::hours(1);
     rank.ledger = std::make_unique<Ledger>(rank.core->catalog->id(), "job", 1, std::map<std::string, int64_t>());
-    rank.session = std::make_unique<Session>(rank.core.get(), rank.ledger.get());
+    rank.session = std::make_unique<AgentSession>(rank.core.get(), rank.ledger.get());
     rank.pace = std::make_unique<Pace>(rank.core.get(), rank.session.get());
     return rank;
   }

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "client/init/known_jobs.h"
-#include "client/testing/core.h"
-#include "client/testing/nodes.h"
+#include "client/testing/fake_nodes.h"
+#include "client/testing/make_core.h"
 #include "client/testing/ranks.h"
 #include "os/testing/simulated_file_system.h"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "client/init/newest_stored.h"
-#include "client/testing/core.h"
+#include "client/testing/make_core.h"
 #include "client/testing/ranks.h"
 #include "os/testing/simulated_file_system.h"
 #include "store/testing/version_maker.h"

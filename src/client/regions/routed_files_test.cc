@@ -11,7 +11,7 @@
 
 #include "capture/store_sink.h"
 #include "client/regions/routed_files.h"
-#include "client/testing/core.h"
+#include "client/testing/make_core.h"
 #include "os/files/files.h"
 #include "os/testing/interposed_file_system.h"
 #include "os/testing/simulated_file_system.h"

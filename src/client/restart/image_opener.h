@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 #include "client/core/core.h"
-#include "client/session/session.h"
+#include "client/session/agent_session.h"
 #include "restore/candidates.h"
 #include "restore/image_reader.h"
 
@@ -44,7 +44,7 @@ class OpenImage {
 
 class ImageOpener {
  public:
-  ImageOpener(Core* core, Session* session) : core_(core), session_(session) {}
+  ImageOpener(Core* core, AgentSession* session) : core_(core), session_(session) {}
 
   // What the store has of `name` at or below `at_most` (negative: no limit), of all ranks: one rank asks it for all. Where its
   // node has `known`, only what may be newer: into nothing else is looked.
@@ -78,7 +78,7 @@ class ImageOpener {
   Result<std::unique_ptr<OpenImage>> OpenStored(const ImageIdentity& identity);
 
   Core* core_;
-  Session* session_;
+  AgentSession* session_;
 };
 
 }  // namespace kedge::client

@@ -54,7 +54,7 @@ std::string GlobalShapeText(const Region& region) {
 
 }  // namespace
 
-Restarter::Restarter(Core* core, Ledger* ledger, Session* session, const std::string& files_folder)
+Restarter::Restarter(Core* core, Ledger* ledger, AgentSession* session, const std::string& files_folder)
     : core_(core), ledger_(ledger), session_(session), opener_(core, session), files_(os::PrivateFileSystem(), files_folder) {}
 
 Result<StoredCandidates> Restarter::ShareStored(const std::string& name, int64_t at_most,

@@ -19,14 +19,14 @@
 #include "client/regions/routed_files.h"
 #include "client/restart/image_opener.h"
 #include "client/restart/restart_tally.h"
-#include "client/session/session.h"
+#include "client/session/agent_session.h"
 
 namespace kedge::client {
 
 class Restarter {
  public:
   // All outlive the restarter. `files_folder`: where routed files lie.
-  Restarter(Core* core, Ledger* ledger, Session* session, const std::string& files_folder);
+  Restarter(Core* core, Ledger* ledger, AgentSession* session, const std::string& files_folder);
 
   Result<int64_t> Newest(const std::string& name, int64_t at_most);  // collective
   Result<int64_t> Whole(const std::string& name, int64_t at_most);   // collective
@@ -121,7 +121,7 @@ class Restarter {
 
   Core* core_;
   Ledger* ledger_;
-  Session* session_;
+  AgentSession* session_;
   ImageOpener opener_;
   RoutedFiles files_;
   int as_rank_ = -1;

@@ -70,7 +70,7 @@ bool SharedObjects::IsWorthIt(const Object& object) {
   return grains > 0 && 2 * grains >= (lines - 1) * kGrains;
 }
 
-std::shared_ptr<SharedObjects> SharedObjects::Make(Core* core, Session* session, const StoredImage& image) {
+std::shared_ptr<SharedObjects> SharedObjects::Make(Core* core, AgentSession* session, const StoredImage& image) {
   const bool may_share = image.map && image.map->has_fingerprints && core->ranks_on_node > 1 && session->current() != nullptr;
   Store& store = core->catalog->store();
   if (!may_share || !store.is_far()) return nullptr;

@@ -17,7 +17,7 @@
 
 #include "base/status.h"
 #include "client/core/core.h"
-#include "client/session/session.h"
+#include "client/session/agent_session.h"
 #include "os/memory/mapping.h"
 #include "session/shared_lines.h"
 #include "store/versions.h"
@@ -28,7 +28,7 @@ namespace kedge::client {
 class SharedObjects : public std::enable_shared_from_this<SharedObjects> {
  public:
   // Null: the rank reads by itself. Either nothing of the image may be others' too, or its store is near, or there is no agent.
-  static std::shared_ptr<SharedObjects> Make(Core* core, Session* session, const StoredImage& image);
+  static std::shared_ptr<SharedObjects> Make(Core* core, AgentSession* session, const StoredImage& image);
   ~SharedObjects();
 
   // The store's object, read through the agent where that is worth it.

@@ -16,7 +16,7 @@ constexpr Duration kCloseTimeout = std::chrono::seconds(30);
 
 }  // namespace
 
-Result<std::unique_ptr<ImageView>> ImageView::Open(Session* session, const ImageIdentity& identity, bool replace,
+Result<std::unique_ptr<ImageView>> ImageView::Open(AgentSession* session, const ImageIdentity& identity, bool replace,
                                                    Duration timeout) {
   std::unique_ptr<ImageView> view(new ImageView(session, identity, replace, timeout));
   KEDGE_RETURN_IF_ERROR(view->OpenWindow());

@@ -11,7 +11,7 @@
 
 #include "base/duration.h"
 #include "base/status.h"
-#include "client/session/session.h"
+#include "client/session/agent_session.h"
 #include "format/image_record.h"
 #include "restore/chunk_source.h"
 
@@ -22,7 +22,8 @@ namespace kedge::client {
 class ImageView {
  public:
   // `replace`: a copy on this node is left out. `session` outlives it; `timeout` is for each answer of the agent.
-  static Result<std::unique_ptr<ImageView>> Open(Session* session, const ImageIdentity& identity, bool replace, Duration timeout);
+  static Result<std::unique_ptr<ImageView>> Open(AgentSession* session, const ImageIdentity& identity, bool replace,
+                                                 Duration timeout);
   ~ImageView();
 
   uint64_t record_offset() const { return window_.reply.record_offset; }
@@ -30,13 +31,13 @@ class ImageView {
   Status Read(uint64_t offset, void* to, uint64_t bytes);
 
  private:
-  ImageView(Session* session, const ImageIdentity& identity, bool replace, Duration timeout)
+  ImageView(AgentSession* session, const ImageIdentity& identity, bool replace, Duration timeout)
       : session_(session), identity_(identity), replace_(replace), timeout_(timeout) {}
   // At the agent that there is, or the next one.
   Status OpenWindow();
   Status Show(uint64_t offset);
 
-  Session* const session_;
+  AgentSession* const session_;
   const ImageIdentity identity_;
   const bool replace_;
   const Duration timeout_;

@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 #include "client/core/core.h"
-#include "client/session/session.h"
+#include "client/session/agent_session.h"
 #include "store/attempts.h"
 
 namespace kedge::client {
@@ -20,7 +20,7 @@ namespace kedge::client {
 class Watcher {
  public:
   // Both outlive the watcher.
-  Watcher(Core* core, Session* session) : core_(core), session_(session) {}
+  Watcher(Core* core, AgentSession* session) : core_(core), session_(session) {}
   ~Watcher() { Stop(); }
 
   Status Start();
@@ -38,13 +38,13 @@ class Watcher {
   void Sleep(Duration duration);
 
   Core* core_;
-  Session* session_;
+  AgentSession* session_;
   std::thread thread_;
   std::mutex stop_mutex_;
   std::condition_variable stop_changed_;
   bool stop_ = false;
 
-  Session::Watched watched_;
+  AgentSession::Watched watched_;
   int64_t next_renewal_ns_ = 0;
   LeaseWatch lease_watch_;  // of whoever holds the job in the store, for an attempt that began without
   int64_t next_start_ns_ = 0;

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "client/core/ledger.h"
-#include "client/session/session.h"
-#include "client/testing/core.h"
+#include "client/session/agent_session.h"
+#include "client/testing/make_core.h"
 #include "os/testing/simulated_file_system.h"
 #include "store/attempts.h"
 #include "store/keys.h"
@@ -60,7 +60,7 @@ class StoredTest : public ::testing::Test {
   os::testing::SimulatedFileSystem fs_;
   const std::unique_ptr<Core> core_ = MakeStartedCore(fs_);
   Ledger ledger_{core_->catalog->id(), "job", 1, {}};
-  Session session_{core_.get(), &ledger_};
+  AgentSession session_{core_.get(), &ledger_};
 };
 
 }  // namespace kedge::client::testing

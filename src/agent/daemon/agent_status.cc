@@ -1,4 +1,4 @@
-#include "agent/daemon/status.h"
+#include "agent/daemon/agent_status.h"
 
 #include <fmt/format.h>
 

@@ -46,10 +46,10 @@ struct FlushFailure {
 // Finds or starts the node's agent; slow.
 Result<std::unique_ptr<Connection>> ConnectToAgent(const Core& core);
 
-class Session {
+class AgentSession {
  public:
   // Both outlive the session.
-  Session(Core* core, Ledger* ledger) : core_(core), ledger_(ledger) {}
+  AgentSession(Core* core, Ledger* ledger) : core_(core), ledger_(ledger) {}
 
   // The first time, from init, over a connection to the node's agent. A mismatch of configuration is an error; an agent that
   // cannot be had is a warning.

@@ -1,5 +1,4 @@
-// See session.h.
-#include "client/session/session.h"
+#include "client/session/agent_session.h"
 
 #include <fmt/format.h>
 
@@ -31,7 +30,7 @@ bool SameTiers(const std::vector<TierInfo>& a, const std::vector<TierInfo>& b) {
 
 }  // namespace
 
-Status Session::Start(Result<std::unique_ptr<Connection>> connection) {
+Status AgentSession::Start(Result<std::unique_ptr<Connection>> connection) {
   if (core_->job.synchronous) return Status::Ok();
   const bool had_one = connection.ok();
   Status status = had_one ? AttachThrough(std::move(*connection)) : connection.status();
@@ -54,17 +53,17 @@ Result<std::unique_ptr<Connection>> ConnectToAgent(const Core& core) {
   return Connection::Connect(options);
 }
 
-void Session::Offer(std::shared_ptr<Connection> connection) {
+void AgentSession::Offer(std::shared_ptr<Connection> connection) {
   const std::lock_guard lock(watcher_mutex_);
   offered_ = std::move(connection);
 }
 
-Session::Watched Session::watched() const {
+AgentSession::Watched AgentSession::watched() const {
   const std::lock_guard lock(watcher_mutex_);
   return watched_;
 }
 
-void Session::ReportLoss(const Watched& lost) {
+void AgentSession::ReportLoss(const Watched& lost) {
   {
     // A call may have attached to the next agent meanwhile, over another connection: that one is not lost.
     const std::lock_guard lock(watcher_mutex_);
@@ -79,7 +78,7 @@ void Session::ReportLoss(const Watched& lost) {
              welcome.node);
 }
 
-Hello Session::MakeHello() const {
+Hello AgentSession::MakeHello() const {
   Hello hello;
   hello.build = BuildName();
   hello.job = core_->job.job;
@@ -100,7 +99,7 @@ Hello Session::MakeHello() const {
   return hello;
 }
 
-Status Session::AttachThrough(std::shared_ptr<Connection> connection) {
+Status AgentSession::AttachThrough(std::shared_ptr<Connection> connection) {
   // What the old agent had sent is taken first: the handshake says that nothing is left in the ring.
   TakeMessages();
   auto attachment = connection->Attach(MakeHello(), kAttachTimeout);
@@ -111,7 +110,7 @@ Status Session::AttachThrough(std::shared_ptr<Connection> connection) {
   return Status::Ok();
 }
 
-void Session::WarnOfNoTiers() const {
+void AgentSession::WarnOfNoTiers() const {
   const Welcome& welcome = attached_->attachment.welcome;
   if (!welcome.tiers.empty() || !welcome.speaks_for_node) return;
   LogWarning("client",
@@ -121,12 +120,12 @@ void Session::WarnOfNoTiers() const {
              welcome.no_tiers.empty() ? "pool.size is 0, and no tier is named" : welcome.no_tiers);
 }
 
-Status Session::AttachAnew() {
+Status AgentSession::AttachAnew() {
   auto connection = ConnectToAgent(*core_);
   return connection.ok() ? AttachThrough(std::move(*connection)) : connection.status();
 }
 
-Status Session::SetMembers(Membership members) {
+Status AgentSession::SetMembers(Membership members) {
   members_ = std::move(members);
   Status told = TellMembers();
   // An agent that has just found its pool gone lets its clients begin anew; the watcher, who would notice, does not run yet.
@@ -137,12 +136,12 @@ Status Session::SetMembers(Membership members) {
   return told;
 }
 
-Status Session::TellMembers() {
+Status AgentSession::TellMembers() {
   if (!members_ || !attached()) return Status::Ok();
   return connection_->Call<DoneReply>(MembersRequest{*members_}, kAttachTimeout).status();
 }
 
-void Session::TellRestored(const RestoredRecord& record, bool noted) {
+void AgentSession::TellRestored(const RestoredRecord& record, bool noted) {
   if (!attached()) return;
   auto told = connection_->Call<DoneReply>(RestoredRequest{record, noted}, kAttachTimeout);
   if (!told.ok()) {
@@ -151,13 +150,13 @@ void Session::TellRestored(const RestoredRecord& record, bool noted) {
   }
 }
 
-bool Session::Continues(const Attachment& attachment) const {
+bool AgentSession::Continues(const Attachment& attachment) const {
   return attached_ != nullptr && attachment.welcome.attached_again &&
          attachment.welcome.session_id == attached_->attachment.welcome.session_id &&
          SameTiers(attachment.welcome.tiers, attached_->attachment.welcome.tiers);
 }
 
-void Session::Adopt(Attachment attachment) {
+void AgentSession::Adopt(Attachment attachment) {
   if (Continues(attachment)) {
     // Mailbox and pools are the same files: the mappings that images in the making point into stay.
     attached_->attachment.wake_agent = std::move(attachment.wake_agent);
@@ -195,7 +194,7 @@ void Session::Adopt(Attachment attachment) {
   attached_->slots->ExpectOpen();
 }
 
-std::vector<Tier*> Session::Tiers() const {
+std::vector<Tier*> AgentSession::Tiers() const {
   std::vector<Tier*> tiers;
   if (attached_) {
     for (const auto& tier : attached_->attachment.tiers) tiers.push_back(tier.get());
@@ -203,7 +202,7 @@ std::vector<Tier*> Session::Tiers() const {
   return tiers;
 }
 
-void Session::OnMessage(const AgentMessage& message) {
+void AgentSession::OnMessage(const AgentMessage& message) {
   switch (message.kind()) {
     case AgentMessageKind::kAssignPlace: return attached_->slots->OnAssigned(message.As<AssignPlace>());
     case AgentMessageKind::kRecallSlots: return attached_->slots->ReturnUnused();
@@ -220,7 +219,7 @@ void Session::OnMessage(const AgentMessage& message) {
   }
 }
 
-void Session::AddFailure(TakenVersion* taken, const Status& status, bool is_news) {
+void AgentSession::AddFailure(TakenVersion* taken, const Status& status, bool is_news) {
   ++failures_seen_;
   FlushFailure failure;
   failure.status = status;
@@ -239,13 +238,13 @@ void Session::AddFailure(TakenVersion* taken, const Status& status, bool is_news
   if (failures_.size() > kFailuresKept) failures_.pop_front();
 }
 
-void Session::TakeMessages() {
+void AgentSession::TakeMessages() {
   if (!attached_) return;
   AgentMessage message;
   while (attached_->channel.Poll(&message)) OnMessage(message);
 }
 
-void Session::Pump() {
+void AgentSession::Pump() {
   TakeMessages();
   if (!WantsAgent()) return;
   std::shared_ptr<Connection> offered;
@@ -267,7 +266,7 @@ void Session::Pump() {
   if (!status.ok()) LogWarning("client", "rank {}: the nodes do not know each other: {}", core_->rank(), status.message());
 }
 
-bool Session::AwaitAgent() {
+bool AgentSession::AwaitAgent() {
   // Who saw a call fail comes here before the watcher has seen the end of the connection.
   if (attached() && connection_->IsGone()) ReportLoss(watched());
   const Deadline deadline(SystemClock(), kAgentReturnTimeout);
@@ -278,7 +277,7 @@ bool Session::AwaitAgent() {
   return attached();
 }
 
-void Session::Goodbye() {
+void AgentSession::Goodbye() {
   if (attached()) {
     attached_->slots->ReturnUnused();
     (void)connection_->Call<DoneReply>(GoodbyeRequest{}, kGoodbyeTimeout);
@@ -288,7 +287,7 @@ void Session::Goodbye() {
   watched_ = Watched{};
 }
 
-bool Session::HasPending() const {
+bool AgentSession::HasPending() const {
   if (!attached_) return false;
   return attached_->channel.mailbox()->images_done.load(std::memory_order_acquire) < attached_->sink->ended_serial();
 }
@@ -302,11 +301,11 @@ void AddCall(CallTotals* totals, double took_seconds) {
 
 }  // namespace
 
-void Session::CountCheckpoint(double took_seconds) {
+void AgentSession::CountCheckpoint(double took_seconds) {
   if (attached_) AddCall(&attached_->channel.mailbox()->checkpoints, took_seconds);
 }
 
-void Session::CountRestart(double took_seconds, Level needed) {
+void AgentSession::CountRestart(double took_seconds, Level needed) {
   if (!attached_) return;
   Mailbox* box = attached_->channel.mailbox();
   AddCall(needed == Level::kStore  ? &box->restarts_store
@@ -315,22 +314,22 @@ void Session::CountRestart(double took_seconds, Level needed) {
           took_seconds);
 }
 
-Duration Session::told_interval() const {
+Duration AgentSession::told_interval() const {
   if (!attached_) return Duration::zero();
   return Duration(attached_->channel.mailbox()->checkpoint_interval_ns.load(std::memory_order_relaxed));
 }
 
-LevelCounts Session::told_levels() const {
+LevelCounts AgentSession::told_levels() const {
   if (!attached_) return {};
   return UnpackedLevels(attached_->channel.mailbox()->told_levels.load(std::memory_order_relaxed));
 }
 
-Halt Session::told_halt() const {
+Halt AgentSession::told_halt() const {
   if (!attached_) return {};
   return UnpackedHalt(attached_->channel.mailbox()->halt.load(std::memory_order_relaxed));
 }
 
-void Session::ShowTold() {
+void AgentSession::ShowTold() {
   if (!attached_) return;
   Mailbox* box = MailboxOf(attached_->attachment.mailbox);
   if (shows_levels_) box->levels_in_force.store(Packed(core_->levels), std::memory_order_relaxed);
@@ -339,11 +338,11 @@ void Session::ShowTold() {
   if (((phases & 1) != 0) != communicates_) box->phases.store(phases + 1, std::memory_order_seq_cst);
 }
 
-void Session::NoteStep() {
+void AgentSession::NoteStep() {
   if (attached_) attached_->channel.mailbox()->steps.fetch_add(1, std::memory_order_relaxed);
 }
 
-void Session::NotePhase(bool communicates) {
+void AgentSession::NotePhase(bool communicates) {
   if (std::exchange(communicates_, communicates) == communicates) return;
   ShowTold();
   if (!attached_) return;
@@ -352,21 +351,21 @@ void Session::NotePhase(bool communicates) {
   if (is_watched && !attached_->channel.lost()) attached_->channel.Wake();
 }
 
-void Session::ShowDeclared() {
+void AgentSession::ShowDeclared() {
   if (attached_) attached_->channel.mailbox()->declared_bytes.store(core_->regions.current().bytes(), std::memory_order_relaxed);
 }
 
-void Session::ShowLevels() {
+void AgentSession::ShowLevels() {
   shows_levels_ = true;
   ShowTold();
 }
 
-void Session::ShowExit() {
+void AgentSession::ShowExit() {
   shows_exit_ = true;
   ShowTold();
 }
 
-std::optional<FlushFailure> Session::TakeFailure() {
+std::optional<FlushFailure> AgentSession::TakeFailure() {
   if (failures_.empty()) return std::nullopt;
   FlushFailure failure = std::move(failures_.front());
   failures_.pop_front();

@@ -1,5 +1,5 @@
 // The rings in order, across threads, and with a peer that writes nonsense.
-#include "session/ring.h"
+#include "session/mailbox_ring.h"
 
 #include <gtest/gtest.h>
 
