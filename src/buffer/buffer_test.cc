@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
-#include "buffer/server.h"
+#include "buffer/buffer_server.h"
 #include "burst/client.h"
 #include "os/files/files.h"
 #include "os/process/thread.h"

@@ -5,7 +5,7 @@
 #include "base/byte_size.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "buffer/files.h"
+#include "buffer/disk_files.h"
 #include "os/files/files.h"
 #include "store/drained/drained_store.h"
 #include "store/keys.h"

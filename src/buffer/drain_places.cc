@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "store/places/store_path.h"
-#include "store/s3/location.h"
+#include "store/s3/s3_location.h"
 
 namespace kedge::buffer {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "store/s3/location.h"
+#include "store/s3/s3_location.h"
 
 namespace kedge::buffer {
 namespace {

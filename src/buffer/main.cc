@@ -9,7 +9,7 @@
 
 #include "base/byte_size.h"
 #include "base/log.h"
-#include "buffer/server.h"
+#include "buffer/buffer_server.h"
 #include "kedge/kedge.h"
 #include "net/secret_file.h"
 #include "os/events/event_fd.h"

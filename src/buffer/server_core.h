@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "agent/tables/workers.h"
-#include "buffer/files.h"
+#include "buffer/disk_files.h"
 #include "burst/protocol.h"
 #include "os/events/event_loop.h"
 #include "os/files/direct_io.h"

@@ -10,7 +10,7 @@
 #include "os/files/files.h"
 #include "os/testing/temporary_folder.h"
 #include "session/config_keys.h"
-#include "store/buffer/location.h"
+#include "store/buffer/buffer_location.h"
 #include "store/places/store_path.h"
 
 namespace kedge::buffer {

@@ -14,7 +14,7 @@
 #include "os/testing/simulated_file_system.h"
 #include "store/catalog.h"
 #include "store/retention.h"
-#include "store/testing/ledger.h"
+#include "store/testing/promise_ledger.h"
 #include "store/testing/version_maker.h"
 #include "store/versions.h"
 

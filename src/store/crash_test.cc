@@ -1,6 +1,6 @@
 // Thousands of lives and deaths of a run on a simulated file system: killed at every call, with and without a power
 // loss that drops what was not synced; every kind of error at every call. After each: what was promised holds
-// (testing/ledger.h), the next run takes over and takes versions again, and gc leaves nothing behind.
+// (testing/promise_ledger.h), the next run takes over and takes versions again, and gc leaves nothing behind.
 //
 // The promises are checked after every schedule; a whole new run after every tenth, or after all when KEDGE_TEST_LONG
 // is set, which also brings more seeds. A failure names the call number and the seed, which replay it.
@@ -16,7 +16,7 @@
 #include "store/attempts.h"
 #include "store/garbage.h"
 #include "store/posix/posix_store.h"
-#include "store/testing/ledger.h"
+#include "store/testing/promise_ledger.h"
 #include "store/testing/version_maker.h"
 #include "store/versions.h"
 

@@ -16,7 +16,7 @@
 #include "store/garbage.h"
 #include "store/posix/posix_store.h"
 #include "store/record_io.h"
-#include "store/testing/ledger.h"
+#include "store/testing/promise_ledger.h"
 #include "store/testing/racer.h"
 #include "store/testing/version_maker.h"
 #include "store/versions.h"

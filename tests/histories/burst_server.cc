@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "store/buffer/location.h"
+#include "store/buffer/buffer_location.h"
 #include "store/places/make_store.h"
 
 namespace kedge::histories {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/status.h"
-#include "buffer/files.h"
+#include "buffer/disk_files.h"
 #include "burst/protocol.h"
 #include "burst/settings.h"
 #include "burst/store_messages.h"

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "buffer/server.h"
+#include "buffer/buffer_server.h"
 #include "net/secret_file.h"
 #include "os/files/files.h"
 #include "os/files/private_files.h"

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "store/buffer/link.h"
+#include "store/buffer/buffer_link.h"
 #include "store/reading/read_ahead.h"
 #include "store/store.h"
 

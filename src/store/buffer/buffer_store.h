@@ -10,8 +10,8 @@
 
 #include <memory>
 
-#include "store/buffer/link.h"
-#include "store/buffer/location.h"
+#include "store/buffer/buffer_link.h"
+#include "store/buffer/buffer_location.h"
 #include "store/posix/posix_folders.h"
 #include "store/store.h"
 

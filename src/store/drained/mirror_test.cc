@@ -14,7 +14,7 @@
 #include "store/posix/posix_store.h"
 #include "store/retention.h"
 #include "store/temporary_tag.h"
-#include "store/testing/ledger.h"
+#include "store/testing/promise_ledger.h"
 #include "store/testing/version_maker.h"
 #include "store/versions.h"
 

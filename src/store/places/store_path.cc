@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "os/files/files.h"
-#include "store/buffer/location.h"
-#include "store/s3/location.h"
+#include "store/buffer/buffer_location.h"
+#include "store/s3/s3_location.h"
 
 namespace kedge {
 

@@ -1,5 +1,5 @@
 // Where a store lies, in the words of store.path and of the tools: the path of a folder, "s3://BUCKET/PREFIX"
-// (s3/location.h), or "bb://SERVER/PREFIX" (buffer/location.h).
+// (s3/s3_location.h), or "bb://SERVER/PREFIX" (buffer/buffer_location.h).
 #pragma once
 
 #include <string>

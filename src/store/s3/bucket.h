@@ -22,7 +22,7 @@
 #include "base/status.h"
 #include "store/s3/credentials.h"
 #include "store/s3/http.h"
-#include "store/s3/location.h"
+#include "store/s3/s3_location.h"
 
 namespace kedge::s3 {
 

@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 #include "store/s3/http.h"
-#include "store/s3/location.h"
+#include "store/s3/s3_location.h"
 #include "store/s3/signer.h"
 
 namespace kedge::s3 {

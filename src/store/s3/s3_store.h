@@ -14,7 +14,7 @@
 #include <memory>
 
 #include "store/s3/bucket.h"
-#include "store/s3/location.h"
+#include "store/s3/s3_location.h"
 #include "store/store.h"
 
 namespace kedge::s3 {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "store/retention.h"
-#include "store/testing/ledger.h"
+#include "store/testing/promise_ledger.h"
 #include "store/testing/version_maker.h"
 #include "store/versions.h"
 

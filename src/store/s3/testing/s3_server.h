@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "os/testing/temporary_folder.h"
-#include "store/s3/location.h"
+#include "store/s3/s3_location.h"
 
 namespace kedge::s3::testing {
 

@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "burst/client.h"
 #include "burst/store_messages.h"
-#include "store/buffer/location.h"
+#include "store/buffer/buffer_location.h"
 #include "store/store.h"
 
 namespace kedge::buffer {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "buffer/files.h"
+#include "buffer/disk_files.h"
 #include "buffer/server_core.h"
 #include "buffer/server_drains.h"
 #include "buffer/server_stores.h"

@@ -1,4 +1,4 @@
-#include "store/buffer/location.h"
+#include "store/buffer/buffer_location.h"
 
 #include <fmt/format.h>
 

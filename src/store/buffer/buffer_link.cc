@@ -1,4 +1,4 @@
-#include "store/buffer/link.h"
+#include "store/buffer/buffer_link.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "store/s3/location.h"
+#include "store/s3/s3_location.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "buffer/server.h"
+#include "buffer/buffer_server.h"
 
 #include <fmt/format.h>
 

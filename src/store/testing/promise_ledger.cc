@@ -1,4 +1,4 @@
-#include "store/testing/ledger.h"
+#include "store/testing/promise_ledger.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "buffer/files.h"
+#include "buffer/disk_files.h"
 
 #include <gtest/gtest.h>
 
