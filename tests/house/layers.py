@@ -72,6 +72,15 @@ def crowded_folders(root: Path, most: int) -> list[str]:
     return sorted(folder.relative_to(root).as_posix() for folder, size in sizes.items() if size > most)
 
 
+def headers_of_one_name(root: Path) -> list[str]:
+    """Names that several headers below `root/src` have, each with where they are: a name says which file is meant."""
+    places: dict[str, list[str]] = {}
+    for path in sorted((root / "src").rglob("*")):
+        if path.suffix in {".h", ".hpp"}:
+            places.setdefault(path.name, []).append(path.relative_to(root).parent.as_posix())
+    return [f"{name}: in {', '.join(folders)}" for name, folders in sorted(places.items()) if len(folders) > 1]
+
+
 # What the README of a folder says: a title, what it may touch, and where to begin.
 README_SAYS = {"its title": r"\A# \S", "what the folder may include": r"\binclud", "where to begin": r"^## Where to begin|\bBegin\b"}
 README_LINES_MAX = 70

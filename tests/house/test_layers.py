@@ -20,6 +20,19 @@ def test_no_folder_is_crowded() -> None:
     assert layers.crowded_folders(ROOT, SOURCES_IN_A_FOLDER) == []
 
 
+def test_no_two_headers_have_one_name() -> None:
+    assert layers.headers_of_one_name(ROOT) == []
+
+
+def test_headers_of_one_name_are_found(tmp_path: Path) -> None:
+    make_tree(tmp_path, "src/os/files/link.h", "")
+    make_tree(tmp_path, "src/os/files/link.cc", "")
+    make_tree(tmp_path, "src/agent/link.cc", "")
+    assert layers.headers_of_one_name(tmp_path) == []
+    make_tree(tmp_path, "src/agent/testing/link.h", "")
+    assert layers.headers_of_one_name(tmp_path) == ["link.h: in src/agent/testing, src/os/files"]
+
+
 def test_each_folder_has_a_readme_for_strangers() -> None:
     assert layers.silent_folders(ROOT) == []
 
