@@ -49,10 +49,11 @@ const char* RecordKindName(RecordKind kind) {
   return "record of an unknown kind";
 }
 
-RecordEncoder::RecordEncoder(RecordKind kind, const StoreId& store_id, Buffer* out) : encoder_(*out), begin_(out->size()) {
+RecordEncoder::RecordEncoder(RecordKind kind, const StoreId& store_id, Buffer* out, uint16_t format_version)
+    : encoder_(*out), begin_(out->size()) {
   encoder_.Raw(std::as_bytes(std::span(kMagic)));
   encoder_.U16(static_cast<uint16_t>(kind));
-  encoder_.U16(kFormatVersion);
+  encoder_.U16(format_version);
   encoder_.U32(0);
   encoder_.U64(0);  // patched by Finish
   encoder_.U64(store_id.low);
@@ -96,11 +97,12 @@ Result<Record> OpenRecord(ByteSpan bytes, RecordKind kind) {
   record.store_id = StoreId{.high = Load<uint64_t>(bytes, 32), .low = Load<uint64_t>(bytes, 24)};
   record.payload = bytes.subspan(kEnvelopeHeaderBytes, body_bytes - kEnvelopeHeaderBytes);
   if (record.kind != kind) return Corrupt(kind, std::string("found a ") + RecordKindName(record.kind));
-  if (record.format_version < kFormatVersionOldest || record.format_version > kFormatVersion) {
-    const bool is_newer = record.format_version > kFormatVersion;
+  const uint16_t newest = FormatVersionNewest(kind);
+  if (record.format_version < kFormatVersionOldest || record.format_version > newest) {
+    const bool is_newer = record.format_version > newest;
     return Status(Code::kUnsupported, std::string(RecordKindName(kind)) + ": format version " +
                                           std::to_string(record.format_version) + "; this Kedge reads " +
-                                          std::to_string(kFormatVersionOldest) + " to " + std::to_string(kFormatVersion) +
+                                          std::to_string(kFormatVersionOldest) + " to " + std::to_string(newest) +
                                           (is_newer ? ", use the newer one that wrote it" : ", use the older one that wrote it"));
   }
   if (Load<uint32_t>(bytes, 12) != 0) return Corrupt(kind, "a reserved field is not zero");

@@ -48,9 +48,15 @@ enum class RecordKind : uint16_t {
 // "image record", for messages.
 const char* RecordKindName(RecordKind kind);
 
-// Written into every record.
+// Written into every record that says no other.
 inline constexpr uint16_t kFormatVersion = 2;
 inline constexpr uint16_t kFormatVersionOldest = 2;  // that is still read
+// Of a version record with its part inside, which a Kedge that reads format 2 alone is to leave alone.
+inline constexpr uint16_t kFormatVersionOfWhole = 3;
+// The newest that is read of a kind.
+constexpr uint16_t FormatVersionNewest(RecordKind kind) {
+  return kind == RecordKind::kVersion ? kFormatVersionOfWhole : kFormatVersion;
+}
 
 inline constexpr size_t kEnvelopeHeaderBytes = 40;
 inline constexpr size_t kEnvelopeBytes = kEnvelopeHeaderBytes + 4;  // without the payload
@@ -59,7 +65,7 @@ inline constexpr uint64_t kRecordBytesMax = uint64_t{1} << 30;
 // Writes one record: the header at construction, the payload through encoder(), length and checksum at Finish.
 class RecordEncoder {
  public:
-  RecordEncoder(RecordKind kind, const StoreId& store_id, Buffer* out);
+  RecordEncoder(RecordKind kind, const StoreId& store_id, Buffer* out, uint16_t format_version = kFormatVersion);
   Encoder& encoder() { return encoder_; }
   void Finish();
 

@@ -1,6 +1,6 @@
-// The bytes under tests/golden/format-2 are what format version 2 is. While nothing is released they follow the format:
-// KEDGE_GOLDEN_WRITE=1 makes them anew; from the first release on they are readable for ever. docs/format.md shows one of
-// them, and what it says about it is held against the code here.
+// The bytes under tests/golden/format-2 and format-3 are what these format versions are. While nothing is released they follow
+// the format: KEDGE_GOLDEN_WRITE=1 makes them anew; from the first release on they are readable for ever. docs/format.md shows
+// one of them, and what it says about it is held against the code here.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -38,23 +38,27 @@ std::string ToHex(const Buffer& bytes) {
   return text + '\n';
 }
 
-TEST(Golden, FormatTwoIsReadAsItWasWritten) {
+std::string GoldenPath(const testing::Sample& sample) {
+  return fmt::format("{}/tests/golden/format-{}/{}.hex", kSource, testing::FormatVersionOf(sample.bytes), sample.name);
+}
+
+TEST(Golden, AllFormatsAreReadAsTheyWereWritten) {
   for (const testing::Sample& sample : testing::AllSamples()) {
-    const std::string path = kSource + "/tests/golden/format-2/" + sample.name + ".hex";
+    const std::string path = GoldenPath(sample);
     if (std::getenv("KEDGE_GOLDEN_WRITE") != nullptr) std::ofstream(path) << ToHex(sample.bytes);
     const Buffer golden = FromHex(ReadText(path));
     ASSERT_FALSE(golden.empty()) << sample.name;
     const Status status = sample.decode_and_encode_again(golden);
     EXPECT_TRUE(status.ok()) << sample.name << ": " << status.ToString();
-    // While version 2 is the one that is written, today's bytes are those as well.
-    if (kFormatVersion == 2) {
-      EXPECT_TRUE(golden == sample.bytes) << sample.name << ": KEDGE_GOLDEN_WRITE=1 makes " << path << " anew";
-    }
+    // These are the versions that are written: today's bytes are those as well.
+    EXPECT_TRUE(golden == sample.bytes) << sample.name << ": KEDGE_GOLDEN_WRITE=1 makes " << path << " anew";
   }
   const Buffer image = FromHex(ReadText(kSource + "/tests/golden/format-2/image.hex"));
   EXPECT_EQ(DecodeImageRecord(image).value(), testing::SampleImage());
   const Buffer part = FromHex(ReadText(kSource + "/tests/golden/format-2/part.hex"));
   EXPECT_EQ(DecodePartRecord(part).value(), testing::SamplePartRecord());
+  const Buffer whole = FromHex(ReadText(kSource + "/tests/golden/format-3/version-whole.hex"));
+  EXPECT_EQ(DecodeVersionRecord(whole).value(), testing::SampleWholeVersionRecord());
 }
 
 // Format 1 was never released.

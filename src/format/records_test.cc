@@ -50,6 +50,9 @@ TEST(Records, ComeBackAsTheyWere) {
   Encode(testing::SampleVersionRecord(), &bytes);
   EXPECT_EQ(DecodeVersionRecord(bytes).value(), testing::SampleVersionRecord());
   bytes.clear();
+  Encode(testing::SampleWholeVersionRecord(), &bytes);
+  EXPECT_EQ(DecodeVersionRecord(bytes).value(), testing::SampleWholeVersionRecord());
+  bytes.clear();
   EncodeImageIdentity(testing::SampleIdentity(), &bytes);
   EXPECT_EQ(DecodeImageIdentity(bytes).value(), testing::SampleIdentity());
 
@@ -107,7 +110,8 @@ TEST(Records, DamagedPayloadsWithRightChecksumsNeverCrash) {
         if (value >= 0) damaged[at] = static_cast<std::byte>(value);
         if (value == -1) damaged.erase(damaged.begin() + static_cast<ptrdiff_t>(at));
         if (value == -2) damaged.resize(at);
-        const Status status = sample.decode_and_encode_again(testing::Enclose(sample.kind, damaged));
+        const Buffer enclosed = testing::Enclose(sample.kind, damaged, testing::FormatVersionOf(sample.bytes));
+        const Status status = sample.decode_and_encode_again(enclosed);
         EXPECT_TRUE(status.ok() || status.code() == Code::kCorrupt) << sample.name << ": " << status.ToString();
         ++(status.ok() ? accepted : refused);
       }
@@ -127,13 +131,39 @@ TEST(Records, OtherKindsAreRefusedByName) {
 
 TEST(Records, NewerFormatVersionsAreUnsupportedNotCorrupt) {
   for (const Sample& sample : AllSamples()) {
-    Buffer newer = testing::WithFormatVersion(sample.bytes, kFormatVersion + 1);
+    const int version = FormatVersionNewest(sample.kind) + 1;
+    Buffer newer = testing::WithFormatVersion(sample.bytes, static_cast<uint16_t>(version));
     const Status status = sample.decode_and_encode_again(newer);
     EXPECT_EQ(status.code(), Code::kUnsupported) << sample.name;
-    EXPECT_NE(status.message().find(fmt::format("format version {}", kFormatVersion + 1)), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find(fmt::format("format version {}", version)), std::string::npos) << status.message();
     newer = testing::WithFormatVersion(sample.bytes, 0);
     EXPECT_FALSE(sample.decode_and_encode_again(newer).ok());
   }
+}
+
+// A part that does not belong to the version, or does not cover it, is damage.
+TEST(Records, AVersionRecordHasItsOwnPartInsideOrNone) {
+  const VersionRecord good = testing::SampleWholeVersionRecord();
+  const auto refused = [](const VersionRecord& version) {
+    Buffer bytes;
+    Encode(version, &bytes);
+    EXPECT_EQ(testing::FormatVersionOf(bytes), kFormatVersionOfWhole);
+    const Status status = DecodeVersionRecord(bytes).status();
+    EXPECT_EQ(status.code(), Code::kCorrupt);
+    return status.message();
+  };
+  VersionRecord version = good;
+  ++version.parts[0].record_crc32c;
+  EXPECT_NE(refused(version).find("is not the one that the version was made of"), std::string::npos);
+  version = good;
+  ++version.generation.take;
+  EXPECT_NE(refused(version).find("is another version's"), std::string::npos);
+  version = good;
+  version.parts = {{0, 1, version.parts[0].record_crc32c, {{0, 1, 1}}}, {1, 1, 1, {{1, 1, 1}}}};
+  EXPECT_NE(refused(version).find("does not cover the ranks"), std::string::npos);
+  version = good;
+  version.part_inside.back() ^= std::byte{1};
+  EXPECT_NE(refused(version).find("is damaged"), std::string::npos);
 }
 
 TEST(Records, ForeignStoresAreNamed) {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/crc32c.h"
 #include "format/envelope.h"
 #include "format/image_record.h"
 
@@ -141,6 +142,21 @@ void CheckRanks(Decoder& decoder, const VersionRecord& version) {
       }
     }
   }
+}
+
+// The record of the one part, with all images.
+void CheckPartInside(Decoder& decoder, const VersionRecord& version) {
+  if (!decoder.ok()) return;
+  const Result<PartRecord> part = DecodePartRecord(version.part_inside);
+  decoder.Require(part.ok(), "the part inside is damaged");
+  if (!part.ok()) return;
+  decoder.Require(part->generation == version.generation && part->ranks == version.ranks, "the part inside is another version's");
+  const bool is_whole = version.parts.size() == 1 && version.parts[0].first_rank == 0 &&
+                        version.parts[0].images == version.ranks && part->images.size() == version.ranks;
+  decoder.Require(is_whole, "the part inside does not cover the ranks");
+  if (!is_whole) return;
+  const uint32_t crc32c = crc32c::Compute(version.part_inside.data(), version.part_inside.size());
+  decoder.Require(version.parts[0].record_crc32c == crc32c, "the part inside is not the one that the version was made of");
 }
 
 // Opens the envelope, lets `fields` read the payload, and checks that nothing is left.
@@ -321,7 +337,8 @@ Result<PartRecord> DecodePartRecord(ByteSpan bytes) {
 }
 
 void Encode(const VersionRecord& version, Buffer* out) {
-  RecordEncoder record(RecordKind::kVersion, version.generation.store_id, out);
+  const bool has_part = !version.part_inside.empty();
+  RecordEncoder record(RecordKind::kVersion, version.generation.store_id, out, has_part ? kFormatVersionOfWhole : kFormatVersion);
   Encoder& encoder = record.encoder();
   EncodeFields(encoder, version.generation);
   encoder.Varint(version.ranks);
@@ -340,11 +357,14 @@ void Encode(const VersionRecord& version, Buffer* out) {
   encoder.Varint(version.image_bytes);
   encoder.I64(version.wall_time_ns);
   EncodeReferences(encoder, version.references);
+  if (has_part) encoder.String(AsText(version.part_inside));
   record.Finish();
 }
 
 Result<VersionRecord> DecodeVersionRecord(ByteSpan bytes) {
-  return Decode<VersionRecord>(bytes, RecordKind::kVersion, [](Decoder& decoder, const StoreId& id, VersionRecord* version) {
+  KEDGE_ASSIGN_OR_RETURN(const Record opened, OpenRecord(bytes, RecordKind::kVersion));
+  const bool has_part = opened.format_version == kFormatVersionOfWhole;
+  const auto fields = [has_part](Decoder& decoder, const StoreId& id, VersionRecord* version) {
     DecodeFields(decoder, id, &version->generation);
     version->ranks = DecodeRanks(decoder);
     const size_t parts = decoder.Count(kPartEntryBytesMin);
@@ -356,7 +376,12 @@ Result<VersionRecord> DecodeVersionRecord(ByteSpan bytes) {
     version->image_bytes = decoder.Varint();
     version->wall_time_ns = decoder.I64();
     version->references = DecodeReferences(decoder);
-  });
+    if (!has_part) return;
+    const ByteSpan part = AsBytes(decoder.String(kRecordBytesMax));
+    version->part_inside.assign(part.begin(), part.end());
+    CheckPartInside(decoder, *version);
+  };
+  return Decode<VersionRecord>(bytes, RecordKind::kVersion, fields);
 }
 
 void Encode(const PinRecord& pin, Buffer* out) {

@@ -150,6 +150,8 @@ struct VersionRecord {
   uint64_t image_bytes = 0;      // over all ranks
   int64_t wall_time_ns = 0;
   std::vector<std::string> references;  // those of all parts, strictly increasing
+  // Not empty: the bytes of the only part's record, which covers all ranks and has no record of its own.
+  Buffer part_inside{};
   friend bool operator==(const VersionRecord&, const VersionRecord&) = default;
 };
 

@@ -260,6 +260,88 @@ TEST_F(CatalogTest, PartsPublishedAgainDifferentlyStillCount) {
   EXPECT_TRUE(CheckVersion(*catalog_, At(1)).ok());
 }
 
+TEST_F(CatalogTest, AVersionOfOnePartHasItInside) {
+  options_ = {.ranks = 3, .ranks_per_part = 3};
+  Take(At(1));
+  EXPECT_TRUE(CheckVersion(*catalog_, At(1)).ok());
+  const VersionRecord version = ReadVersionRecord(*catalog_, At(1)).value();
+  ASSERT_FALSE(version.part_inside.empty());
+  EXPECT_TRUE(store_->List(keys::PartsFolder(At(1)))->empty());
+  const std::vector<PartRecord> parts = ReadParts(*catalog_, At(1), nullptr).value();
+  ASSERT_EQ(parts.size(), 1u);
+  EXPECT_EQ(parts.front().images.size(), 3u);
+  EXPECT_TRUE(ReadPublishedImage(*catalog_, At(1), 2).ok());
+  // Whoever comes late finds it complete, and adds nothing: all images again, one of them, or none.
+  const auto finished = FinishVersion(*catalog_, At(1));
+  ASSERT_TRUE(finished.ok()) << finished.status().ToString();
+  EXPECT_TRUE(finished->complete && !finished->created);
+  for (const uint32_t ranks : {3, 1}) {
+    const auto again = PublishRanks(*catalog_, At(1), 0, ranks, options_);
+    ASSERT_TRUE(again.ok()) << again.status().ToString();
+    EXPECT_TRUE(again->complete && !again->created);
+  }
+  EXPECT_TRUE(store_->List(keys::PartsFolder(At(1)))->empty());
+  EXPECT_EQ(ReadVersionRecord(*catalog_, At(1)).value(), version);
+  EXPECT_TRUE(CheckVersion(*catalog_, At(1)).ok());
+  options_.ranks = 2;
+  EXPECT_EQ(PublishRanks(*catalog_, At(1), 0, 1, options_).status().code(), Code::kMismatch);
+}
+
+// What another has published as a part stays what counts of it.
+TEST_F(CatalogTest, WhereThereIsAPartTheRestIsOneToo) {
+  options_ = {.ranks = 3, .ranks_per_part = 3};
+  ASSERT_TRUE(PublishRanks(*catalog_, At(1), 0, 1, options_).ok());
+  ASSERT_TRUE(PublishRanks(*catalog_, At(1), 0, 3, options_).value().created);
+  EXPECT_TRUE(ReadVersionRecord(*catalog_, At(1))->part_inside.empty());
+  EXPECT_EQ(ReadParts(*catalog_, At(1), nullptr)->size(), 2u);
+  EXPECT_TRUE(CheckVersion(*catalog_, At(1)).ok());
+}
+
+// Images that were written once more under other names, of a version that is complete: nobody needs the new objects.
+TEST_F(CatalogTest, ObjectsThatCameTooLateForAWholeVersionGo) {
+  options_ = {.ranks = 2, .ranks_per_part = 2, .one_object = true};
+  Take(At(1));
+  const auto objects = store_->List(keys::ObjectsFolder(At(1)));
+  ASSERT_EQ(objects->size(), 1u);
+  const auto again = PublishRanks(*catalog_, At(1), 0, 2, options_);
+  ASSERT_TRUE(again.ok()) << again.status().ToString();
+  const auto left = store_->List(keys::ObjectsFolder(At(1)));
+  ASSERT_EQ(left->size(), 1u);
+  EXPECT_EQ(left->front().name, objects->front().name);
+  EXPECT_TRUE(CheckVersion(*catalog_, At(1)).ok());
+}
+
+TEST_F(CatalogTest, WithoutHardLinksAVersionIsOfPartRecords) {
+  options_ = {.ranks = 2, .ranks_per_part = 2};
+  os::testing::FaultRule rule;
+  rule.calls = os::testing::CallsOf(os::testing::Call::kLink);
+  rule.count = os::testing::kForEver;
+  rule.errno_value = EPERM;
+  fs_.faults().Add(rule);
+  for (const int64_t version : {1, 2}) {
+    Take(At(version));
+    EXPECT_TRUE(ReadVersionRecord(*catalog_, At(version))->part_inside.empty());
+    EXPECT_TRUE(CheckVersion(*catalog_, At(version)).ok());
+  }
+}
+
+TEST_F(CatalogTest, ALargePartHasARecordOfItsOwn) {
+  options_ = {.ranks = 2000, .ranks_per_part = 2000, .region_bytes = {1}, .one_object = true};
+  Take(At(1));
+  EXPECT_TRUE(ReadVersionRecord(*catalog_, At(1))->part_inside.empty());
+  EXPECT_TRUE(Inspect(At(1)).complete);
+}
+
+TEST_F(CatalogTest, AVersionWithItsPartInsideIsNoneWithoutItsObjects) {
+  options_ = {.ranks = 2, .ranks_per_part = 2};
+  ASSERT_TRUE(PublishRanks(*catalog_, At(2), 0, 2, options_).ok());
+  const PartRecord part = ReadParts(*catalog_, At(2), nullptr)->front();
+  ASSERT_TRUE(store_->Remove(keys::VersionKey(At(2))).ok());
+  ASSERT_TRUE(store_->Remove(keys::ImageKey(At(2), 1)).ok());
+  EXPECT_EQ(CommitPart(*catalog_, part).status().code(), Code::kNotFound);
+  EXPECT_FALSE(Inspect(At(2)).complete);
+}
+
 TEST_F(CatalogTest, PartsOfAnotherNumberOfRanksAreRefused) {
   ASSERT_TRUE(PublishRanks(*catalog_, At(1), 0, 1, options_).ok());
   options_.ranks = 3;
@@ -313,6 +395,21 @@ TEST_F(CatalogTest, DamagedVersionRecordsAreMadeAnewFromTheParts) {
     EXPECT_TRUE(FinishVersion(*catalog_, At(1)).value().created);
     EXPECT_TRUE(CheckVersion(*catalog_, At(1)).ok());
   }
+}
+
+// Its part is damaged with it: there is none until its images are published again, if they are.
+TEST_F(CatalogTest, ADamagedVersionRecordWithItsPartInsideIsMadeAnewByWhoeverHasTheImages) {
+  options_ = {.ranks = 2, .ranks_per_part = 2};
+  Take(At(1));
+  const std::string key = keys::VersionKey(At(1));
+  Buffer damaged = store_->Get(key, 10000).value();
+  damaged[damaged.size() - 20] ^= std::byte{1};
+  ASSERT_TRUE(Overwrite(key, damaged).ok());
+  const VersionInfo info = Inspect(At(1));
+  EXPECT_FALSE(info.complete || info.unknown || info.finishable);
+  EXPECT_FALSE(FinishVersion(*catalog_, At(1))->complete);
+  EXPECT_TRUE(PublishRanks(*catalog_, At(1), 0, 2, options_).value().complete);
+  EXPECT_TRUE(CheckVersion(*catalog_, At(1)).ok());
 }
 
 TEST_F(CatalogTest, DamagedPartsMakeTheVersionIncompleteAndCanBePublishedAgain) {

@@ -18,10 +18,10 @@ class Copier {
   Copier(const Catalog& source, const Catalog& target, const CopyOptions& options)
       : source_(source), target_(target), options_(options) {}
 
-  Status CopyAll(const Generation& generation, const VersionRecord& version);
+  Status CopyAll(const VersionRecord& version);
 
  private:
-  Status CopyImages(const Generation& generation, const VersionRecord& version);
+  Status CopyImages(const VersionRecord& version);
   Status CopyImage(const PartRecord& part, const ImageEntry& entry);
   Status WriteImage(ObjectWriter& writer, const StoredImage& image, ImageEntry* entry);
 
@@ -33,14 +33,14 @@ class Copier {
   std::vector<std::string> published_;
 };
 
-Status Copier::CopyAll(const Generation& generation, const VersionRecord& version) {
+Status Copier::CopyAll(const VersionRecord& version) {
   progress_.bytes_total = version.image_bytes;
   progress_.ranks = version.ranks;
-  part_.generation = generation;
+  part_.generation = version.generation;
   part_.generation.store_id = target_.id();
   part_.ranks = version.ranks;
   KEDGE_RETURN_IF_ERROR(PrepareGeneration(target_, part_.generation));
-  if (Status copied = CopyImages(generation, version); !copied.ok()) {
+  if (Status copied = CopyImages(version); !copied.ok()) {
     // Only here: from the part record on, the version may be complete whatever error comes back.
     for (const std::string& key : published_) static_cast<void>(target_.store().Remove(key));
     return copied;
@@ -50,9 +50,9 @@ Status Copier::CopyAll(const Generation& generation, const VersionRecord& versio
   return Status(Code::kInternal, part_.generation.ToString() + " was copied and is not complete");
 }
 
-Status Copier::CopyImages(const Generation& generation, const VersionRecord& version) {
+Status Copier::CopyImages(const VersionRecord& version) {
   for (const PartEntry& entry : version.parts) {
-    KEDGE_ASSIGN_OR_RETURN(const PartRecord part, ReadPart(source_, generation, entry));
+    KEDGE_ASSIGN_OR_RETURN(const PartRecord part, ReadPart(source_, version, entry));
     for (const ImageEntry& image : part.images) {
       if (Contains(entry.ranks, image.rank)) KEDGE_RETURN_IF_ERROR(CopyImage(part, image));
     }
@@ -143,7 +143,7 @@ Status CopyVersion(const Catalog& source, const Generation& generation, const Ca
   }
   if (copied.ok() && copied->removed) KEDGE_RETURN_IF_ERROR(LiftMark(target, there));
   KEDGE_ASSIGN_OR_RETURN(const VersionRecord version, ReadVersionRecord(source, generation));
-  return Copier(source, target, options).CopyAll(generation, version);
+  return Copier(source, target, options).CopyAll(version);
 }
 
 }  // namespace kedge

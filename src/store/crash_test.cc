@@ -32,6 +32,12 @@ using testing::MakerOptions;
 
 const MakerOptions kImages{
     .ranks = 2, .ranks_per_part = 1, .region_bytes = {1300, 0, 77}, .chunk_bytes = 1024, .piece_bytes = 500};
+// Every second version is of one part, which stands inside its version record.
+MakerOptions ImagesOf(int64_t version) {
+  MakerOptions images = kImages;
+  if (version % 2 != 0) images.ranks_per_part = images.ranks;
+  return images;
+}
 constexpr uint32_t kKeep = 1;
 constexpr char kRoot[] = "/store";
 
@@ -88,7 +94,7 @@ Status JobRun::Start() {
 
 Status JobRun::Take(const std::string& name, int64_t version) {
   const Generation generation = At(name, version);
-  KEDGE_RETURN_IF_ERROR(testing::TakeVersion(*catalog_, generation, kImages));
+  KEDGE_RETURN_IF_ERROR(testing::TakeVersion(*catalog_, generation, ImagesOf(version)));
   ledger_.Acknowledge(generation);
   if (name == "grid") newest_[version] = generation;
   return Status::Ok();
@@ -405,6 +411,7 @@ TEST(Crash, ForgottenSyncsAreNoticed) {
   EXPECT_TRUE(IsNoticed([](Call call, const std::string& path) { return IsSyncOf(call, path, ".tmp"); })) << "files";
   EXPECT_TRUE(IsNoticed([](Call call, const std::string& path) { return IsSyncOf(call, path, "/data"); })) << "objects";
   EXPECT_TRUE(IsNoticed([](Call call, const std::string& path) { return IsSyncOf(call, path, "/parts"); })) << "parts";
+  EXPECT_TRUE(IsNoticed([](Call call, const std::string& path) { return IsSyncOf(call, path, "/1-1-1"); })) << "version records";
   EXPECT_TRUE(IsNoticed([](Call call, const std::string& path) { return IsSyncOf(call, path, "/grid"); })) << "versions";
   EXPECT_TRUE(IsNoticed([](Call call, const std::string& path) { return IsSyncOf(call, path, "/names"); })) << "names";
   EXPECT_TRUE(IsNoticed([](Call call, const std::string& path) { return IsSyncOf(call, path, kRoot); })) << "the root";

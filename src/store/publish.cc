@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -144,21 +145,71 @@ std::string KeyOf(const PartRecord& part) {
   return keys::PartKey(part.generation, part.images.front().rank, part.images.size());
 }
 
-// Null: it cannot be drafted, for a reason that putting it will tell.
-std::unique_ptr<RecordDraft> DraftOf(const Catalog& catalog, const PartRecord& part) {
-  auto draft = catalog.store().Draft(KeyOf(part), Encoded(part), catalog.owner(), Folders::kMustExist);
-  return draft.ok() ? std::move(*draft) : nullptr;
+// A larger part has a record of its own: whoever lists versions reads all version records.
+constexpr size_t kPartInsideBytesMax = size_t{64} << 10;
+
+// The version record with the part inside. Nothing: the part does not cover all ranks, or is too large, or the store could not
+// keep the record from coming to be in a folder without its objects.
+std::optional<VersionRecord> WholeVersionOf(const Catalog& catalog, const PartRecord& part) {
+  if (part.images.size() != part.ranks || !catalog.store().shows_in_place()) return std::nullopt;
+  VersionRecord version = MakeVersionRecord(part.generation, {part});
+  version.part_inside = Encoded(part);
+  return version.part_inside.size() <= kPartInsideBytesMax ? std::optional(std::move(version)) : std::nullopt;
+}
+
+// What is written beside the objects of a part: the version record where it has the part inside, else the part record.
+struct PartDraft {
+  bool whole = false;
+  std::unique_ptr<RecordDraft> record;  // null: it cannot be drafted, for a reason that putting it will tell
+};
+PartDraft DraftOf(const Catalog& catalog, const PartRecord& part) {
+  const std::optional<VersionRecord> whole = WholeVersionOf(catalog, part);
+  PartDraft made{whole.has_value(), nullptr};
+  const std::string key = whole ? keys::VersionKey(part.generation) : KeyOf(part);
+  auto draft = catalog.store().Draft(key, whole ? Encoded(*whole) : Encoded(part), catalog.owner(), Folders::kMustExist);
+  if (draft.ok()) made.record = std::move(*draft);
+  return made;
+}
+
+// Of a part, what those in the store do not have.
+struct Uncovered {
+  PartRecord part;                  // the images that no part there has
+  std::set<std::string> displaced;  // objects of the others, which were written once more under names of their own
+  std::set<std::string> named;      // by the parts there
+
+  void TakeOff(const PartRecord& there) {
+    for (const ImageEntry& covered : there.images) {
+      named.insert(covered.object);
+      const auto image = std::ranges::find(part.images, covered.rank, &ImageEntry::rank);
+      if (image == part.images.end()) continue;
+      if (image->map_bytes > 0 && image->object != covered.object) displaced.insert(image->object);
+      part.images.erase(image);
+    }
+  }
+};
+
+// Images that were put may have blocks in them; nobody else ever will.
+Status RemoveDisplaced(const Catalog& catalog, const Uncovered& uncovered) {
+  for (const std::string& object : uncovered.displaced) {
+    if (uncovered.named.contains(object)) continue;  // of several images, others of which count
+    KEDGE_RETURN_IF_ERROR(catalog.store().Remove(keys::GenerationFolder(uncovered.part.generation) + '/' + object));
+  }
+  return Status::Ok();
+}
+
+// `there`: what is in the record at `key`.
+Status CheckSameRanks(const Catalog& catalog, const std::string& key, const PartRecord& there, const PartRecord& part) {
+  if (there.generation == part.generation && there.ranks == part.ranks) return Status::Ok();
+  return Status(Code::kMismatch, fmt::format("{}: is of {} with {} ranks, not of {} with {}", PathInStore(catalog.store(), key),
+                                             there.generation.ToString(), there.ranks, part.generation.ToString(), part.ranks));
 }
 
 // Puts the record `part`, or what of it no part in the store covers: again is ok. It is seen then, and what is still to be made
 // durable, if anything, is `shown`. `draft`: of `part`, or null. kMismatch: a part there says another number of ranks.
 Status ShowPart(const Catalog& catalog, const PartRecord& part, std::unique_ptr<RecordDraft> draft,
                 std::vector<std::string>* shown) {
-  KEDGE_RETURN_IF_ERROR(ValidatePart(part));
-  KEDGE_RETURN_IF_ERROR(CheckStoreId(part.generation.store_id, catalog.id(), "part record"));
-  PartRecord remaining = part;
-  std::set<std::string> displaced;
-  std::set<std::string> named;  // by the parts there
+  Uncovered uncovered{part, {}, {}};
+  const PartRecord& remaining = uncovered.part;
   while (!remaining.images.empty()) {
     const std::string key = KeyOf(remaining);
     Status status;
@@ -181,31 +232,32 @@ Status ShowPart(const Catalog& catalog, const PartRecord& part, std::unique_ptr<
       return catalog.store().Replace(key, Encoded(remaining), catalog.owner(), Folders::kMustExist);
     }
     if (!there.ok()) return there.status();
-    if (there->generation != part.generation || there->ranks != part.ranks) {
-      return Status(Code::kMismatch,
-                    fmt::format("{}: is of {} with {} ranks, not of {} with {}", PathInStore(catalog.store(), key),
-                                there->generation.ToString(), there->ranks, part.generation.ToString(), part.ranks));
-    }
+    KEDGE_RETURN_IF_ERROR(CheckSameRanks(catalog, key, *there, part));
     KEDGE_RETURN_IF_ERROR(catalog.store().EnsureDurable(std::span(&key, 1)));
-    for (const ImageEntry& covered : there->images) {
-      named.insert(covered.object);
-      const auto image = std::find_if(remaining.images.begin(), remaining.images.end(),
-                                      [&covered](const ImageEntry& one) { return one.rank == covered.rank; });
-      if (image == remaining.images.end()) continue;
-      if (image->map_bytes > 0 && image->object != covered.object) displaced.insert(image->object);
-      remaining.images.erase(image);
-    }
+    uncovered.TakeOff(*there);
   }
-  // Written once more under names of their own. Images that were put above may have blocks in them; nobody else ever will.
-  for (const std::string& object : displaced) {
-    if (named.contains(object)) continue;  // of several images, others of which count
-    KEDGE_RETURN_IF_ERROR(catalog.store().Remove(keys::GenerationFolder(part.generation) + '/' + object));
-  }
-  return Status::Ok();
+  return RemoveDisplaced(catalog, uncovered);
 }
 
-// FinishVersion, after the parts `shown` were put by this process, which are durable when it returns ok. The version record is
-// written in the same step with them, and appears after it.
+// The part inside the version record. Nothing: there is none, or Finish will tell why nobody knows.
+std::optional<PartRecord> FindPartInside(const Catalog& catalog, const Generation& generation) {
+  const Result<VersionRecord> version = ReadVersionRecord(catalog, generation);
+  if (!version.ok() || version->part_inside.empty()) return std::nullopt;
+  Result<PartRecord> part = ReadPart(catalog, *version, version->parts.front());
+  return part.ok() ? std::optional(std::move(*part)) : std::nullopt;
+}
+
+// Of a generation whose version record has its part inside: complete when this returns ok, and durably so.
+Result<FinishOutcome> ConfirmWhole(const Catalog& catalog, const Generation& generation) {
+  KEDGE_ASSIGN_OR_RETURN(const VersionInfo info, InspectGeneration(catalog, generation));
+  if (!info.complete) return Gone(catalog, generation);
+  const std::string key = keys::VersionKey(generation);
+  KEDGE_RETURN_IF_ERROR(catalog.store().EnsureDurable(std::span(&key, 1)));
+  return FinishOutcome{.complete = true};
+}
+
+// FinishVersion of one without a part inside, after the parts `shown` were put by this process, which are durable when it returns
+// ok. The version record is written in the same step with them, and appears after it.
 Result<FinishOutcome> Finish(const Catalog& catalog, const Generation& generation, std::vector<std::string> shown) {
   FinishOutcome outcome;
   const auto with_parts = [&](const FinishOutcome& so_far) -> Result<FinishOutcome> {
@@ -226,7 +278,7 @@ Result<FinishOutcome> Finish(const Catalog& catalog, const Generation& generatio
     outcome.complete = true;
     return with_parts(outcome);
   }
-  KEDGE_ASSIGN_OR_RETURN(const std::vector<PartRecord> parts, ReadParts(catalog, generation, nullptr));
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<PartRecord> parts, ReadPartRecords(catalog, generation, nullptr));
   KEDGE_ASSIGN_OR_RETURN(const Coverage coverage, CoverageOf(parts));
   outcome.missing_count = coverage.missing_count;
   if (!coverage.Complete()) return with_parts(outcome);
@@ -247,11 +299,68 @@ Result<FinishOutcome> Finish(const Catalog& catalog, const Generation& generatio
   return outcome;
 }
 
-// `draft`: of `part`, or null.
-Result<FinishOutcome> Commit(const Catalog& catalog, const PartRecord& part, std::unique_ptr<RecordDraft> draft) {
+// Whether nothing that says what is complete lies in the generation: neither part nor version record, nor a mark.
+Result<bool> IsUntouched(const Catalog& catalog, const Generation& generation) {
+  const Result<std::vector<StoreEntry>> entries = catalog.store().List(keys::GenerationFolder(generation));
+  if (entries.status().code() == Code::kNotFound) return Gone(catalog, generation);
+  if (!entries.ok()) return entries.status();
+  for (const StoreEntry& entry : *entries) {
+    if (entry.name == "version" || entry.name == "removed" || entry.name == "pinned") return false;
+  }
+  const Result<std::vector<StoreEntry>> parts = catalog.store().List(keys::PartsFolder(generation));
+  // An object that came late has made the generation's folder anew.
+  if (parts.status().code() == Code::kNotFound) return Gone(catalog, generation);
+  if (!parts.ok()) return parts.status();
+  return std::ranges::none_of(*parts, [](const StoreEntry& entry) { return keys::ParsePartName(entry.name).has_value(); });
+}
+
+// Creates the version record with `part` inside, which covers all ranks. Nothing: it goes the way of parts, for the generation
+// has records already, or the draft has gone. What is looked at lies in the folder in which the draft does, which is shown only
+// there: no version comes to be without its objects, whoever removes the generation meanwhile.
+Result<std::optional<FinishOutcome>> CommitWhole(const Catalog& catalog, const PartRecord& part, RecordDraft& draft) {
+  const std::optional<FinishOutcome> none;
+  KEDGE_ASSIGN_OR_RETURN(const bool untouched, IsUntouched(catalog, part.generation));
+  if (!untouched) return none;
+  KEDGE_RETURN_IF_ERROR(CheckObjects(catalog, part.generation, {part}));
+  KEDGE_RETURN_IF_ERROR(CheckNotAbandoned(catalog, part.generation));
+  const Status shown = catalog.store().ShowInPlace(draft);
+  const bool is_none =
+      shown.code() == Code::kNotFound || shown.code() == Code::kAlreadyExists || shown.code() == Code::kUnsupported;
+  if (is_none) return none;
+  KEDGE_RETURN_IF_ERROR(shown);
+  return std::optional(FinishOutcome{.complete = true, .created = true});
+}
+
+Result<FinishOutcome> CommitInParts(const Catalog& catalog, const PartRecord& part, std::unique_ptr<RecordDraft> draft) {
+  if (const std::optional<PartRecord> inside = FindPartInside(catalog, part.generation)) {
+    KEDGE_RETURN_IF_ERROR(CheckSameRanks(catalog, keys::VersionKey(part.generation), *inside, part));
+    KEDGE_ASSIGN_OR_RETURN(const FinishOutcome outcome, ConfirmWhole(catalog, part.generation));
+    Uncovered uncovered{part, {}, {}};
+    uncovered.TakeOff(*inside);  // all
+    KEDGE_RETURN_IF_ERROR(RemoveDisplaced(catalog, uncovered));
+    return outcome;
+  }
   std::vector<std::string> shown;
   KEDGE_RETURN_IF_ERROR(ShowPart(catalog, part, std::move(draft), &shown));
-  const Result<FinishOutcome> outcome = Finish(catalog, part.generation, std::move(shown));
+  return Finish(catalog, part.generation, std::move(shown));
+}
+
+// `draft`: of `part`.
+Result<FinishOutcome> CommitPart(const Catalog& catalog, const PartRecord& part, PartDraft draft) {
+  if (!draft.whole) return CommitInParts(catalog, part, std::move(draft.record));
+  if (draft.record != nullptr) {
+    KEDGE_ASSIGN_OR_RETURN(const std::optional<FinishOutcome> whole, CommitWhole(catalog, part, *draft.record));
+    if (whole) return *whole;
+  }
+  return CommitInParts(catalog, part, nullptr);
+}
+
+// `draft`: of `part`, or nothing.
+Result<FinishOutcome> Commit(const Catalog& catalog, const PartRecord& part, std::optional<PartDraft> draft) {
+  KEDGE_RETURN_IF_ERROR(ValidatePart(part));
+  KEDGE_RETURN_IF_ERROR(CheckStoreId(part.generation.store_id, catalog.id(), "part record"));
+  if (!draft) draft = DraftOf(catalog, part);
+  const Result<FinishOutcome> outcome = CommitPart(catalog, part, std::move(*draft));
   if (!outcome.ok() && outcome.status().code() != Code::kBusy) return outcome;
   // Whoever completes the version has looked; the others learn it here.
   if (!outcome.ok() || !outcome->complete) KEDGE_RETURN_IF_ERROR(LeaveNothingBehind(catalog, part.generation));
@@ -273,11 +382,11 @@ Status PrepareGeneration(const Catalog& catalog, const Generation& generation) {
 }
 
 Result<FinishOutcome> FinishVersion(const Catalog& catalog, const Generation& generation) {
-  return Finish(catalog, generation, {});
+  return FindPartInside(catalog, generation) ? ConfirmWhole(catalog, generation) : Finish(catalog, generation, {});
 }
 
 Result<FinishOutcome> CommitPart(const Catalog& catalog, const PartRecord& part) {
-  return Commit(catalog, part, nullptr);
+  return Commit(catalog, part, std::nullopt);
 }
 
 namespace {
@@ -346,8 +455,9 @@ PublishOutcome PublishImages(const Catalog& catalog, std::span<ObjectWriter* con
   outcome.images.resize(writers.size());
   FailLeaning(part, leans_on, &outcome.images);
   const PartRecord hoped = WithoutFailed(part, outcome.images);
-  std::unique_ptr<RecordDraft> draft = hoped.images.empty() ? nullptr : DraftOf(catalog, hoped);
-  Publish(catalog, writers, draft.get(), &outcome.images);
+  std::optional<PartDraft> draft;
+  if (!hoped.images.empty()) draft = DraftOf(catalog, hoped);
+  Publish(catalog, writers, draft ? draft->record.get() : nullptr, &outcome.images);
   const std::vector<Status> published = outcome.images;
   FailLeaning(part, leans_on, &outcome.images);
   outcome.published = WithoutFailed(part, outcome.images);
@@ -361,7 +471,7 @@ PublishOutcome PublishImages(const Catalog& catalog, std::span<ObjectWriter* con
     static_cast<void>(catalog.store().Remove(writers[i]->key()));
   }
   if (outcome.published.images.empty()) return outcome;
-  if (outcome.published.images.size() < hoped.images.size()) draft = nullptr;
+  if (outcome.published.images.size() < hoped.images.size()) draft.reset();
   const Result<FinishOutcome> finished = Commit(catalog, outcome.published, std::move(draft));
   outcome.commit = finished.status();
   if (finished.ok()) outcome.finish = *finished;

@@ -1,4 +1,5 @@
-// Publishing: image objects, then a part record, then the version record, each durable before the next.
+// Publishing: image objects, then a part record, then the version record, each durable before the next. The version record has
+// the part record inside where one part has all images, and the store can show it in place (Store::ShowInPlace).
 //
 //   PrepareGeneration                  folders, job and name records
 //   Store::CreateObject(keys::ImageKey(...)), WriteAt..., Store::Publish (PublishImages does this and the next)
@@ -7,9 +8,10 @@
 // Whoever has published a part looks whether all are there, and creates the version record then. No collective and no leader. A
 // generation that has been removed meanwhile does not come back: CommitPart and FinishVersion then fail with kNotFound.
 //
-// A node waits for three commits of the store's journal, whatever the number of its ranks: of objects, their folders and the
-// drafted part record; of the part record's name and the drafted version record; of the version record's name. What of it is
-// seen before it is durable nobody builds on (Store::EnsureDurable).
+// A node that has all images waits for two commits of the store's journal, whatever the number of its ranks: of objects, their
+// folders and the drafted version record; and of the version record's name. Any other waits for three at most: of objects, their
+// folders and the drafted part record; of the part record's name and the drafted version record; of the version record's name.
+// What of it is seen before it is durable nobody builds on (Store::EnsureDurable).
 //
 // What is published counts where a restart looks for it. So the store at the path is confirmed (Catalog::Confirm) before
 // anything of a generation is made, before its objects appear, and after its records stand. kUnavailable: it is not there, and
@@ -39,7 +41,7 @@ struct FinishOutcome {
 };
 
 // Creates the version record when the parts there cover all ranks and their objects exist. While parts are missing it
-// costs one listing and one small read; versions.h says which ranks are missing. Right before, it looks whether a newer
+// costs one listing and two small reads; versions.h says which ranks are missing. Right before, it looks whether a newer
 // attempt is there: another listing. kNotFound: the generation is not there. kBusy: a newer attempt goes on from elsewhere,
 // and the generation is abandoned (lineage.h).
 Result<FinishOutcome> FinishVersion(const Catalog& catalog, const Generation& generation);
@@ -63,7 +65,8 @@ PublishOutcome PublishImages(const Catalog& catalog, std::span<ObjectWriter* con
                              std::span<const LeansOn> leans_on = {});
 
 // Publishes `part`, whose objects are published already, and finishes the version where it can. Again is ok: images that a part
-// in the store covers are left out. kMismatch: a part there says another number of ranks.
+// in the store covers are left out, and those of a version that is complete with its part inside. kMismatch: a part there says
+// another number of ranks.
 Result<FinishOutcome> CommitPart(const Catalog& catalog, const PartRecord& part);
 
 }  // namespace kedge

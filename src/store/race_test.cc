@@ -15,6 +15,7 @@
 #include "store/attempts.h"
 #include "store/garbage.h"
 #include "store/posix/posix_store.h"
+#include "store/publish.h"
 #include "store/record_io.h"
 #include "store/testing/promise_ledger.h"
 #include "store/testing/racer.h"
@@ -152,6 +153,90 @@ TEST(Race, TwoNodesPublishTheirPartsOfOneVersion) {
     EXPECT_TRUE(first.ok()) << first.ToString();
     EXPECT_TRUE(IsComplete(reader, 2)) << "the last of the two sees it whole, whoever it is";
   };
+  RunAll(scenario);
+}
+
+// Of one node that has all images, once more by the successor of an agent that was killed.
+TEST(Race, TwoPublishTheWholeVersion) {
+  Scenario scenario;
+  scenario.before = [](Actor& actor) { return actor.PublishWhole(1); };
+  scenario.first = [](Actor& actor) { return actor.PublishWhole(2); };
+  scenario.second = [](Actor& actor) {
+    KEDGE_RETURN_IF_ERROR(actor.PublishWhole(2));
+    return actor.Retain(1);
+  };
+  scenario.after = [](Actor& reader, const Status& first) {
+    EXPECT_TRUE(first.ok()) << first.ToString();
+    EXPECT_TRUE(IsComplete(reader, 2));
+  };
+  RunAll(scenario);
+}
+
+// A rank has published its image itself, and so has the node's agent that has them all.
+TEST(Race, APartMeetsTheWholeVersion) {
+  for (const bool part_is_first : {true, false}) {
+    SCOPED_TRACE(part_is_first ? "the part is interrupted" : "the whole is interrupted");
+    const auto part = [](Actor& actor) { return actor.PublishRank(1, 1); };
+    const auto whole = [](Actor& actor) { return actor.PublishWhole(1); };
+    Scenario scenario;
+    scenario.first = [&](Actor& actor) { return part_is_first ? part(actor) : whole(actor); };
+    scenario.second = [&](Actor& actor) { return part_is_first ? whole(actor) : part(actor); };
+    scenario.after = [](Actor& reader, const Status& first) {
+      EXPECT_TRUE(first.ok()) << first.ToString();
+      EXPECT_TRUE(IsComplete(reader, 1));
+      EXPECT_TRUE(FinishVersion(*reader.catalog, reader.At(1))->complete);
+    };
+    RunAll(scenario);
+  }
+}
+
+// Before its version record is shown, or right after that, the generation goes, and a late object of it makes the folder anew.
+void RemakeFolder(bool is_prepared, bool is_shown) {
+  SimulatedFileSystem fs;
+  Ledger ledger;
+  Actor other(fs, "node2", &ledger);
+  ASSERT_TRUE(other.Open().ok());
+  const Generation generation = other.At(1);
+  const std::string folder = "/store/" + keys::GenerationFolder(generation);
+  int met = 0;
+  bool is_linked = false;
+  InterposedFileSystem interposed(fs, [&](Call call, const std::string& path) {
+    const bool is_linking = call == Call::kLink && path.starts_with(folder + "/version");
+    is_linked = is_linked || is_linking;
+    const bool is_it = is_shown ? is_linked && call == Call::kFsync && path == folder : is_linking;
+    if (!is_it || met > 0) return Interposition::kPass;
+    ++met;
+    EXPECT_TRUE(other.store.RemoveFolder(keys::GenerationFolder(generation), {}, other.owner).ok());
+    const Status prepared = is_prepared ? PrepareGeneration(*other.catalog, generation) : Status::Ok();
+    EXPECT_TRUE(prepared.ok()) << prepared.ToString();
+    const auto late = other.store.CreateObject(keys::ImageKey(generation, 1), other.owner, 0);
+    EXPECT_TRUE(late.ok() && (*late)->Commit().ok());
+    return Interposition::kPass;
+  });
+  Actor whole(interposed, "node1", &ledger);
+  ASSERT_TRUE(whole.Open().ok());
+  const Status published = whole.PublishWhole(1);
+  EXPECT_EQ(published.code(), Code::kNotFound) << published.ToString();
+  EXPECT_EQ(met, 1);
+  EXPECT_FALSE(IsComplete(other, 1));
+}
+
+TEST(Race, AWholeVersionDoesNotComeToBeInAFolderThatWasMadeAnew) {
+  for (const bool is_prepared : {false, true}) {
+    SCOPED_TRACE(is_prepared ? "with all its folders" : "with one folder");
+    RemakeFolder(is_prepared, /*is_shown=*/false);
+    RemakeFolder(is_prepared, /*is_shown=*/true);
+  }
+}
+
+TEST(Race, AZombieThatHasAllImagesMeetsGarbageCollection) {
+  Scenario scenario;
+  scenario.first = [](Actor& actor) { return actor.PublishWhole(1); };
+  scenario.second = [](Actor& actor) {
+    KEDGE_RETURN_IF_ERROR(actor.PublishWhole(2, /*attempt=*/2));
+    return actor.CollectAll();
+  };
+  scenario.after = [](Actor& reader, const Status& first) { EXPECT_EQ(IsComplete(reader, 1), first.ok()) << first.ToString(); };
   RunAll(scenario);
 }
 

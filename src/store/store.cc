@@ -32,6 +32,10 @@ Result<bool> Store::IsDrained(const std::string& /*key*/) {
   return true;
 }
 
+Status Store::ShowInPlace(RecordDraft& draft) {
+  return Status(Code::kUnsupported, description() + '/' + draft.key() + ": nothing is shown in place here");
+}
+
 Status Store::Show(RecordDraft& draft) {
   return PutIfAbsent(draft.key(), draft.bytes(), draft.owner(), draft.folders());
 }

@@ -187,6 +187,12 @@ class Store {
   virtual Status EnsureDurableBeside(RecordDraft* draft, std::span<const std::string> keys);
   // PutIfAbsent, at most once. It is seen then, whole, but not durable before EnsureDurable.
   virtual Status Show(RecordDraft& draft);
+  // Whether ShowInPlace is to be had: only where a folder is one thing, so that one that was made anew is told from what it was.
+  virtual bool shows_in_place() const { return false; }
+  // As Show, but only in the very folder that it was drafted in; durable when it returns ok. kNotFound: that is not there any
+  // more, or the draft in it, which others may have taken for what a dead process has left. kUnsupported: it cannot be, and
+  // shows_in_place says so from now on.
+  virtual Status ShowInPlace(RecordDraft& draft);
 
   // ---- Stores before which a burst buffer lies ----
   virtual bool has_buffer() const { return false; }

@@ -63,7 +63,7 @@ Result<VerifyReport> VerifyVersion(const Catalog& catalog, const Generation& gen
   verifier.progress_.bytes_total = version.image_bytes;
   verifier.progress_.ranks = version.ranks;
   for (const PartEntry& entry : version.parts) {
-    const Result<PartRecord> part = ReadPart(catalog, generation, entry);
+    const Result<PartRecord> part = ReadPart(catalog, version, entry);
     if (!part.ok()) {
       for (const RankRun& run : entry.ranks) verifier.Problem(run.first, part.status().ToString());
       continue;

@@ -41,13 +41,15 @@ void AddReferences(const std::vector<std::string>& from, std::vector<std::string
   to->erase(std::unique(to->begin(), to->end()), to->end());
 }
 
-// Whether the version record's parts are there. Their content is checked when it is read.
-std::string MissingParts(const VersionRecord& version, const std::set<std::string>& parts) {
+// Which of the version record's parts is not there, for people. Their content is checked when it is read.
+Result<std::string> MissingPart(const Catalog& catalog, const VersionRecord& version) {
+  if (!version.part_inside.empty()) return std::string();
+  KEDGE_ASSIGN_OR_RETURN(const std::set<std::string> parts, NamesIn(catalog.store(), keys::PartsFolder(version.generation)));
   for (const PartEntry& part : version.parts) {
     const std::string name = keys::PartName(part.first_rank, part.images);
     if (!parts.contains(name)) return fmt::format("its part record {} is gone", name);
   }
-  return {};
+  return std::string();
 }
 
 bool MarkUnknown(const Status& status, VersionInfo* info) {
@@ -79,7 +81,7 @@ Status AddBases(const Catalog& catalog, VersionInfo* info) {
 // Fills in what the parts say of a generation without a usable version record.
 Status JudgeParts(const Catalog& catalog, VersionInfo* info) {
   std::vector<std::string> problems;
-  const Result<std::vector<PartRecord>> parts = ReadParts(catalog, info->generation, &problems);
+  const Result<std::vector<PartRecord>> parts = ReadPartRecords(catalog, info->generation, &problems);
   if (MarkUnknown(parts.status(), info)) return Status::Ok();
   KEDGE_RETURN_IF_ERROR(parts.status());
   const Status bases = AddBases(catalog, info);
@@ -217,8 +219,7 @@ Result<VersionInfo> InspectAlone(const Catalog& catalog, const Generation& gener
     return info;
   }
   if (version.ok()) {
-    KEDGE_ASSIGN_OR_RETURN(const std::set<std::string> parts, NamesIn(catalog.store(), keys::PartsFolder(generation)));
-    info.reason = MissingParts(*version, parts);
+    KEDGE_ASSIGN_OR_RETURN(info.reason, MissingPart(catalog, *version));
     const bool whole = info.reason.empty();
     info.complete = whole && !info.removed;
     info.doomed = whole && info.removed;
@@ -399,6 +400,14 @@ Result<VersionInfo> NewestAtOrBelow(const Catalog& catalog, const std::string& j
 
 Result<std::vector<PartRecord>> ReadParts(const Catalog& catalog, const Generation& generation,
                                           std::vector<std::string>* problems) {
+  const Result<VersionRecord> version = ReadVersionRecord(catalog, generation);
+  if (!version.ok() || version->part_inside.empty()) return ReadPartRecords(catalog, generation, problems);
+  KEDGE_ASSIGN_OR_RETURN(PartRecord part, ReadPart(catalog, *version, version->parts.front()));
+  return std::vector{std::move(part)};
+}
+
+Result<std::vector<PartRecord>> ReadPartRecords(const Catalog& catalog, const Generation& generation,
+                                                std::vector<std::string>* problems) {
   std::vector<PartRecord> parts;
   KEDGE_ASSIGN_OR_RETURN(const std::set<std::string> names, NamesIn(catalog.store(), keys::PartsFolder(generation)));
   for (const std::string& name : names) {
@@ -446,7 +455,9 @@ Result<Coverage> CoverageOf(const std::vector<PartRecord>& parts) {
   return coverage;
 }
 
-Result<PartRecord> ReadPart(const Catalog& catalog, const Generation& generation, const PartEntry& entry) {
+Result<PartRecord> ReadPart(const Catalog& catalog, const VersionRecord& version, const PartEntry& entry) {
+  if (!version.part_inside.empty()) return DecodePartRecord(version.part_inside);  // checked with the version record
+  const Generation& generation = version.generation;
   const std::string key = keys::PartKey(generation, entry.first_rank, entry.images);
   KEDGE_ASSIGN_OR_RETURN(const Buffer bytes, catalog.store().Get(key, kSmallRecordBytesMax));
   const std::string path = PathInStore(catalog.store(), key);
@@ -469,7 +480,7 @@ Result<PartRecord> ReadPartWith(const Catalog& catalog, const Generation& genera
   KEDGE_ASSIGN_OR_RETURN(const VersionRecord version, ReadVersionRecord(catalog, generation));
   for (const PartEntry& entry : version.parts) {
     if (!Contains(entry.ranks, rank)) continue;
-    KEDGE_ASSIGN_OR_RETURN(const PartRecord part, ReadPart(catalog, generation, entry));
+    KEDGE_ASSIGN_OR_RETURN(const PartRecord part, ReadPart(catalog, version, entry));
     if (EntryOf(part, rank) != nullptr) return part;
   }
   return Status(Code::kNotFound,

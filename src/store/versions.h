@@ -79,18 +79,21 @@ Result<std::vector<VersionInfo>> CompleteVersions(const Catalog& catalog, const 
 Result<VersionInfo> NewestAtOrBelow(const Catalog& catalog, const std::string& job, const std::string& name, int64_t at_most,
                                     std::vector<RestoredRecord>* restored = nullptr);
 
-// All part records of a generation that are valid and its own, sorted by first rank. Damaged ones are left out, each
-// with a sentence in `problems` (may be null). Fails when one cannot be read at all, or is from a newer format.
+// The parts of a generation: the one inside its version record, or else all that have a record of their own.
 Result<std::vector<PartRecord>> ReadParts(const Catalog& catalog, const Generation& generation,
                                           std::vector<std::string>* problems);
+// All part records of a generation that are valid and its own, sorted by first rank. Damaged ones are left out, each
+// with a sentence in `problems` (may be null). Fails when one cannot be read at all, or is from a newer format.
+Result<std::vector<PartRecord>> ReadPartRecords(const Catalog& catalog, const Generation& generation,
+                                                std::vector<std::string>* problems);
 
 // Whose images they have.
 std::vector<RankRun> RanksIn(const std::vector<PartRecord>& parts);
 
 // The version record. kNotFound: not complete.
 Result<VersionRecord> ReadVersionRecord(const Catalog& catalog, const Generation& generation);
-// One of the parts that it names.
-Result<PartRecord> ReadPart(const Catalog& catalog, const Generation& generation, const PartEntry& entry);
+// One of the parts that it names, or has inside.
+Result<PartRecord> ReadPart(const Catalog& catalog, const VersionRecord& version, const PartEntry& entry);
 
 // Which ranks no part covers.
 struct Coverage {

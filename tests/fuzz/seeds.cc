@@ -34,12 +34,14 @@ class Seeds {
   std::filesystem::path folder_;
 };
 
-// The fuzzer takes the kind from the first byte and puts the envelope around the rest.
+// The fuzzer takes the kind and the format version from the first byte and puts the envelope around the rest.
 void AddRecords(Seeds& seeds) {
   for (const testing::Sample& sample : testing::AllSamples()) {
     const std::string_view record = AsText(sample.bytes);
     const std::string_view payload = record.substr(kEnvelopeHeaderBytes, record.size() - kEnvelopeBytes);
-    seeds.Add("format_record_fuzzer", sample.name, static_cast<char>(static_cast<int>(sample.kind) - 1) + std::string(payload));
+    const int newest = testing::FormatVersionOf(sample.bytes) == kFormatVersion ? 0 : 0x80;
+    const int first = (static_cast<int>(sample.kind) - 1) | newest;
+    seeds.Add("format_record_fuzzer", sample.name, static_cast<char>(first) + std::string(payload));
   }
 }
 

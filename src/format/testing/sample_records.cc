@@ -162,6 +162,16 @@ VersionRecord SampleVersionRecord() {
           {"names/heat%2F%C3%BC/41-3-1"}};
 }
 
+VersionRecord SampleWholeVersionRecord() {
+  PartRecord part = SamplePartRecord();
+  part.ranks = 2;
+  for (uint32_t rank = 0; rank < part.ranks; ++rank) part.images[rank].rank = rank;
+  Buffer bytes;
+  Encode(part, &bytes);
+  const uint32_t crc32c = crc32c::Compute(bytes.data(), bytes.size());
+  return {part.generation, 2, {{0, 2, crc32c, {{0, 1, 2}}}}, 368, kWallTimeNs, part.references, std::move(bytes)};
+}
+
 PinRecord SamplePinRecord() {
   return {SampleIdentity().generation, kWallTimeNs};
 }
@@ -264,12 +274,18 @@ Status DecodeAndEncodeAgain(RecordKind kind, ByteSpan bytes) {
   return Status(Code::kInvalidArgument, "no such kind");
 }
 
-Buffer Enclose(RecordKind kind, ByteSpan payload) {
+Buffer Enclose(RecordKind kind, ByteSpan payload, uint16_t format_version) {
   Buffer bytes;
-  RecordEncoder record(kind, SampleStoreId(), &bytes);
+  RecordEncoder record(kind, SampleStoreId(), &bytes, format_version);
   record.encoder().Raw(payload);
   record.Finish();
   return bytes;
+}
+
+uint16_t FormatVersionOf(ByteSpan record) {
+  uint16_t format_version = 0;
+  std::memcpy(&format_version, record.data() + 10, sizeof(format_version));
+  return format_version;
 }
 
 Buffer WithFormatVersion(ByteSpan record, uint16_t format_version) {
@@ -300,6 +316,7 @@ std::vector<Sample> AllSamples() {
   add("local", RecordKind::kLocal, SampleLocalRecord());
   add("part", RecordKind::kPart, SamplePartRecord());
   add("version", RecordKind::kVersion, SampleVersionRecord());
+  add("version-whole", RecordKind::kVersion, SampleWholeVersionRecord());
   add("pin", RecordKind::kPin, SamplePinRecord());
   add("image-identity", RecordKind::kImageIdentity, SampleIdentity());
   add("attempt-drain", RecordKind::kAttemptDrain, SampleAttemptDrainRecord());

@@ -29,6 +29,8 @@ AttemptRecord SampleAttemptRecord();
 AttemptEndRecord SampleAttemptEndRecord();
 PartRecord SamplePartRecord();
 VersionRecord SampleVersionRecord();
+// With its part inside.
+VersionRecord SampleWholeVersionRecord();
 PinRecord SamplePinRecord();
 AttemptDrainRecord SampleAttemptDrainRecord();
 RemovedRecord SampleRemovedRecord();
@@ -59,7 +61,8 @@ std::vector<Sample> AllSamples();
 Status DecodeAndEncodeAgain(RecordKind kind, ByteSpan bytes);
 
 // Puts a payload into an envelope with a right checksum: what a fuzzer needs to get past it.
-Buffer Enclose(RecordKind kind, ByteSpan payload);
+Buffer Enclose(RecordKind kind, ByteSpan payload, uint16_t format_version = kFormatVersion);
+uint16_t FormatVersionOf(ByteSpan record);
 // The record with another format version in its envelope, and the checksum that belongs to it.
 Buffer WithFormatVersion(ByteSpan record, uint16_t format_version);
 

@@ -256,8 +256,7 @@ Result<std::unique_ptr<File>> BeginTemporary(FileSystem& fs, const std::string& 
   return file;
 }
 
-Status ShowIfAbsent(FileSystem& fs, const std::string& temporary, const std::string& path, std::string_view content,
-                    uint32_t mode) {
+Status LinkIfAbsent(FileSystem& fs, const std::string& temporary, const std::string& path) {
   Status linked = fs.Link(temporary, path);
   if (!linked.ok()) {
     // Over NFS the link may have been made although its answer was lost, and a repeated request says EEXIST. Nobody
@@ -266,6 +265,12 @@ Status ShowIfAbsent(FileSystem& fs, const std::string& temporary, const std::str
   }
   // A temporary that stays behind is gc's, and not worth failing for.
   static_cast<void>(fs.Unlink(temporary));
+  return linked;
+}
+
+Status ShowIfAbsent(FileSystem& fs, const std::string& temporary, const std::string& path, std::string_view content,
+                    uint32_t mode) {
+  const Status linked = LinkIfAbsent(fs, temporary, path);
   return MeansNoHardLinks(linked) ? WriteNewFile(fs, path, content, mode) : linked;
 }
 

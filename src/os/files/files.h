@@ -68,6 +68,8 @@ Result<std::unique_ptr<File>> BeginTemporary(FileSystem& fs, const std::string& 
                                              uint32_t mode = 0600);
 Status ShowIfAbsent(FileSystem& fs, const std::string& temporary, const std::string& path, std::string_view content,
                     uint32_t mode = 0600);
+// The second step where there are hard links, and no other: `path` comes to be in the very folder in which the temporary lies.
+Status LinkIfAbsent(FileSystem& fs, const std::string& temporary, const std::string& path);
 // Whether it is the answer of a file system that cannot link at all.
 bool MeansNoHardLinks(const Status& status);
 

@@ -143,6 +143,22 @@ TEST_F(DrainedStoreTest, APartDoesNotComeToTheStoreBeforeItsObject) {
   EXPECT_EQ(alone_->Get(key, kSmallRecordBytesMax).status().code(), Code::kNotFound);
 }
 
+TEST_F(DrainedStoreTest, AVersionWithItsPartInsideDoesNotComeToTheStoreBeforeItsObjects) {
+  options_.ranks_per_part = options_.ranks;
+  const auto disk = MakePosixStore(buffer_files_, {.path = "/buffer"});
+  ASSERT_TRUE(disk->PutIfAbsent(keys::kStoreKey, *alone_->Get(keys::kStoreKey, 1 << 20), {}, Folders::kCreate).ok());
+  const Catalog on_disk = Catalog::Assume(*disk, catalog_->id(), catalog_->owner());
+  ASSERT_TRUE(TakeVersion(on_disk, At(1), options_).ok());
+  ASSERT_FALSE(ReadVersionRecord(on_disk, At(1))->part_inside.empty());
+  EXPECT_TRUE(CheckVersion(*catalog_, At(1)).ok());
+  const std::string key = keys::VersionKey(At(1));
+  const Buffer version = *buffer_->Get(key, kSmallRecordBytesMax);
+  ASSERT_TRUE(alone_->MakeFolder(keys::GenerationFolder(At(1))).ok());
+  GoAway();
+  EXPECT_EQ(store_->PutIfAbsent(key, version, catalog_->owner(), Folders::kMustExist).code(), Code::kUnavailable);
+  EXPECT_EQ(alone_->Get(key, kSmallRecordBytesMax).status().code(), Code::kNotFound);
+}
+
 TEST_F(DrainedStoreTest, NothingIsRemovedWhileTheBufferIsAway) {
   ASSERT_TRUE(Take(1).ok());
   ASSERT_TRUE(Take(2).ok());

@@ -12,6 +12,7 @@
 #include "store/drained/drained_store.h"
 #include "store/garbage.h"
 #include "store/posix/posix_store.h"
+#include "store/publish.h"
 #include "store/retention.h"
 #include "store/temporary_tag.h"
 #include "store/testing/promise_ledger.h"
@@ -133,6 +134,25 @@ TEST_F(MirrorTest, AVersionIsBroughtVerbatimAndWhole) {
   Sight after(disks_);
   EXPECT_TRUE(CheckVersion(after.Open(), At(1)).ok());
   EXPECT_TRUE(CheckVersion(after.OpenStore(), At(1)).ok());
+}
+
+TEST_F(MirrorTest, AVersionWithItsPartInsideIsBroughtVerbatimAndWhole) {
+  MakerOptions images = kBroughtImages;
+  images.ranks_per_part = images.ranks;
+  ASSERT_TRUE(
+      sight_.buffer->PutIfAbsent(keys::kStoreKey, *sight_.store->Get(keys::kStoreKey, 1 << 20), {}, Folders::kCreate).ok());
+  const Catalog in_buffer = Catalog::Assume(*sight_.buffer, catalog_.id(), kProgram);
+  ASSERT_TRUE(PrepareGeneration(catalog_, At(2)).ok());
+  ASSERT_TRUE(TakeVersion(in_buffer, At(2), images).ok());
+  ASSERT_FALSE(ReadVersionRecord(in_buffer, At(2))->part_inside.empty());
+  ASSERT_TRUE(sight_.Bring(At(2)).ok());
+  ExpectWholeInStore(2);
+  const std::string key = keys::VersionKey(At(2));
+  EXPECT_EQ(sight_.buffer->Get(key, 1 << 20).value(), sight_.store->Get(key, 1 << 20).value());
+  EXPECT_EQ(Listed(), (std::vector<std::pair<int64_t, State>>{{2, State::kBrought}}));
+  disks_.store->Crash(7);
+  ASSERT_TRUE(sight_.buffer->RemoveFolder(keys::GenerationFolder(At(2)), {}, kDrain).ok());
+  EXPECT_TRUE(CheckVersion(Sight(disks_).OpenStore(), At(2)).ok());
 }
 
 TEST_F(MirrorTest, WhatIsNotCompleteIsNotBrought) {

@@ -28,6 +28,7 @@ Status CheckPart(Store& store, ByteSpan record) {
 
 Status CheckVersion(Store& store, ByteSpan record) {
   KEDGE_ASSIGN_OR_RETURN(const VersionRecord version, DecodeVersionRecord(record));
+  if (!version.part_inside.empty()) return CheckPart(store, version.part_inside);
   for (const PartEntry& part : version.parts) {
     const std::string key = keys::PartKey(version.generation, part.first_rank, part.images);
     KEDGE_ASSIGN_OR_RETURN(const Buffer there, store.Get(key, kSmallRecordBytesMax));

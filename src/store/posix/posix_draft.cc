@@ -22,14 +22,23 @@ void PosixDraft::EndSync(const SyncGroup& group) {
   file_ = nullptr;
 }
 
-Status PosixDraft::Show(uint32_t mode) {
+Status PosixDraft::BeDurable() {
   if (file_ != nullptr) {
     SyncGroup group(fs_);
     AddTo(group);
     group.Sync();
     EndSync(group);
   }
-  KEDGE_RETURN_IF_ERROR(synced_);
+  return synced_;
+}
+
+Status PosixDraft::ShowInPlace() {
+  KEDGE_RETURN_IF_ERROR(BeDurable());
+  return os::LinkIfAbsent(fs_, std::exchange(place_.temporary_path, {}), place_.path);
+}
+
+Status PosixDraft::Show(uint32_t mode) {
+  KEDGE_RETURN_IF_ERROR(BeDurable());
   return os::ShowIfAbsent(fs_, std::exchange(place_.temporary_path, {}), place_.path, AsText(bytes()), mode);
 }
 

@@ -26,8 +26,12 @@ class PosixDraft final : public RecordDraft {
   void EndSync(const SyncGroup& group);
   // os::ShowIfAbsent, of a draft that was synced, or is now.
   Status Show(uint32_t mode);
+  // os::LinkIfAbsent.
+  Status ShowInPlace();
 
  private:
+  Status BeDurable();
+
   os::FileSystem& fs_;
   Place place_;                     // without a temporary once that is gone
   std::unique_ptr<os::File> file_;  // null: synced and closed, as `synced_` says

@@ -48,6 +48,8 @@ class PosixStore final : public Store {
   std::vector<Status> PublishBeside(RecordDraft* draft, std::span<ObjectWriter* const> writers) override;
   Status EnsureDurableBeside(RecordDraft* draft, std::span<const std::string> keys) override;
   Status Show(RecordDraft& draft) override;
+  bool shows_in_place() const override { return !has_no_links_; }
+  Status ShowInPlace(RecordDraft& draft) override;
 
   Status MakeFolder(const std::string& folder) override;
   Result<std::vector<StoreEntry>> List(const std::string& folder) override;
@@ -94,6 +96,7 @@ class PosixStore final : public Store {
   os::FileSystem& fs_;
   const PosixStoreOptions options_;
   PosixFolders folders_;
+  std::atomic<bool> has_no_links_{false};
   std::atomic<bool> cannot_stripe_{false};
   std::mutex striped_mutex_;
   std::string striped_;  // the last one that was
@@ -334,6 +337,10 @@ Result<std::unique_ptr<RecordDraft>> PosixStore::Draft(const std::string& key, B
     PosixDraft::Place place{path, os::TemporaryPath(path, MakeTemporaryTag(owner))};
     KEDGE_ASSIGN_OR_RETURN(std::unique_ptr<os::File> file,
                            os::BeginTemporary(fs_, place.temporary_path, AsText(bytes), options_.file_mode));
+    if (Status status = FixMode(place.temporary_path); !status.ok()) {
+      static_cast<void>(fs_.Unlink(place.temporary_path));
+      return status;
+    }
     return Made(std::make_unique<PosixDraft>(fs_, std::move(place), std::move(file), key, bytes, owner, folders));
   });
 }
@@ -342,7 +349,22 @@ Status PosixStore::Show(RecordDraft& draft) {
   const Status shown = static_cast<PosixDraft&>(draft).Show(options_.file_mode);
   // Its temporary, or its folder: gc may have taken it for what a dead process has left.
   if (shown.errno_value() == ENOENT) return PutIfAbsent(draft.key(), draft.bytes(), draft.owner(), draft.folders());
-  return shown.ok() ? FixMode(PathOf(draft.key())) : shown;
+  return shown;
+}
+
+// The temporary lies in the folder, and would have gone with it.
+Status PosixStore::ShowInPlace(RecordDraft& draft) {
+  const std::string folder = os::ParentPath(PathOf(draft.key()));
+  KEDGE_RETURN_IF_ERROR(folders_.MakeDurable(folder, PosixFolders::Missing::kRefuse));
+  const Status shown = static_cast<PosixDraft&>(draft).ShowInPlace();
+  if (os::MeansNoHardLinks(shown)) {
+    has_no_links_ = true;
+    return Status(Code::kUnsupported, shown.message());
+  }
+  KEDGE_RETURN_IF_ERROR(shown);
+  KEDGE_RETURN_IF_ERROR(os::SyncFolder(fs_, folder));
+  // Another folder may have been synced, in the place of one that has gone with the record.
+  return fs_.Stat(PathOf(draft.key())).status();
 }
 
 Status PosixStore::EnsureDurableBeside(RecordDraft* draft, std::span<const std::string> keys) {

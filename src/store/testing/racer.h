@@ -29,6 +29,14 @@ struct Racer {
     if (outcome.complete) ledger->Acknowledge(At(version));
     return Status::Ok();
   }
+  // All ranks in one part.
+  Status PublishWhole(int64_t version, uint32_t attempt = 1) {
+    KEDGE_ASSIGN_OR_RETURN(const FinishOutcome outcome,
+                           PublishRanks(*catalog, At(version, attempt), 0, kRacedImages.ranks, kRacedImages));
+    if (!outcome.complete) return Status(Code::kIncomplete, At(version, attempt).ToString() + " is not complete");
+    ledger->Acknowledge(At(version, attempt));
+    return Status::Ok();
+  }
   Status Take(int64_t version) {
     KEDGE_RETURN_IF_ERROR(PublishRank(version, 0));
     return PublishRank(version, 1);

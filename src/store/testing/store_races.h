@@ -129,6 +129,19 @@ TEST_P(StoreRaces, ALatePublisherMeetsRetention) {
   Run(race);
 }
 
+// A killed agent's successor publishes all that the agent had, whose last requests are still on their way.
+TEST_P(StoreRaces, TwoPublishTheWholeVersion) {
+  Race race;
+  race.before = [](Racer& racer) { return racer.Take(1); };
+  race.first = [](Racer& racer) { return racer.PublishWhole(2); };
+  race.second = [](Racer& racer) {
+    KEDGE_RETURN_IF_ERROR(racer.PublishWhole(2));
+    return racer.Retain(1);
+  };
+  race.first_must_succeed = true;
+  Run(race);
+}
+
 // An attempt that was taken over, and whose generation was collected as garbage, wakes up.
 TEST_P(StoreRaces, AZombieMeetsGarbageCollection) {
   Race race;
