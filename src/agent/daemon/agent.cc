@@ -9,6 +9,7 @@
 #include "agent/tables/run_folder.h"
 #include "base/log.h"
 #include "os/files/files.h"
+#include "os/process/thread.h"
 #include "session/connection.h"
 
 namespace kedge {
@@ -241,6 +242,7 @@ Result<std::string> Agent::Run() {
 }
 
 std::string Agent::RunLoop() {
+  (void)os::SetThreadSlice(Workers::kAwaitedSlice, os::Slice::kOfThread);
   int64_t message_ns = INT64_MIN / 2;
   for (;;) {
     bool worked = sessions_.DrainAll();

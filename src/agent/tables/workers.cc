@@ -27,6 +27,8 @@ void Workers::Serve() {
   if (priority_ == Priority::kLow) {
     (void)os::SetThreadNice(kNice);
     (void)os::SetThreadIoClass(os::IoClass::kBestEffortLow);
+  } else {
+    (void)os::SetThreadSlice(kAwaitedSlice, os::Slice::kOfItsThreadsToo);
   }
   os::SetThreadName(priority_ == Priority::kLow ? "kedge-flush" : "kedge-serve");
   std::unique_lock lock(mutex_);

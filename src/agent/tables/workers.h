@@ -1,9 +1,11 @@
 // The agent's workers: threads that block on devices so that the event loop does not.
 //
 // Elastic: a thread starts when there is work and none is idle, up to a limit, and ends after a while without work. They
-// run at low CPU and I/O priority, so that the application keeps both, unless it is the application that waits for them.
+// run at low CPU and I/O priority, so that the application keeps both, unless it is the application that waits for them: then
+// they get a processor at once, also from ranks that spin.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -20,6 +22,8 @@ namespace kedge {
 class Workers {
  public:
   enum class Priority { kLow, kAwaited };
+  // Of a thread that somebody waits for (os::SetThreadSlice): it does little at a time.
+  static constexpr Duration kAwaitedSlice = std::chrono::microseconds(300);
   explicit Workers(uint32_t threads_max, Duration idle_timeout = std::chrono::seconds(2), Priority priority = Priority::kLow);
   // Waits for the work that runs now; what is queued is dropped. No thread is left.
   ~Workers();

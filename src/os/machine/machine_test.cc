@@ -4,11 +4,14 @@
 #include <pthread.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "os/files/files.h"
@@ -136,6 +139,29 @@ TEST_F(Cgroups, HasNoLimitWhereNoneIsToldOrReadable) {
   Put("proc/mountinfo", "25 30 0:22 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
   Put("sys/fs/cgroup/a/memory.max", "max\n");
   EXPECT_FALSE(Limit().has_value());
+}
+
+// Of this thread; 0: the kernel tells of none, being older than 6.12, or because the thread has always had the usual one.
+uint64_t SliceNs() {
+  uint64_t attributes[6] = {};
+  EXPECT_EQ(syscall(SYS_sched_getattr, 0, attributes, sizeof attributes, 0), 0);
+  return attributes[3];
+}
+
+TEST(Thread, AShortSliceIsInheritedWhereThatIsWanted) {
+  const auto slices = [](Slice whose) {
+    std::pair<uint64_t, uint64_t> of_both;
+    std::thread outer([&] {
+      EXPECT_TRUE(SetThreadSlice(std::chrono::microseconds(300), whose).ok());
+      of_both.first = SliceNs();
+      std::thread([&] { of_both.second = SliceNs(); }).join();
+    });
+    outer.join();
+    return of_both;
+  };
+  if (slices(Slice::kOfThread).first == 0) GTEST_SKIP() << "this kernel has no slices of threads";
+  EXPECT_EQ(slices(Slice::kOfItsThreadsToo), std::pair(uint64_t{300'000}, uint64_t{300'000}));
+  EXPECT_NE(slices(Slice::kOfThread).second, 300'000u);
 }
 
 TEST(Thread, SettingsBelongToTheThreadAlone) {

@@ -1,12 +1,14 @@
 #include "os/process/thread.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <ctime>
 #include <system_error>
 #include <utility>
@@ -34,6 +36,33 @@ Result<std::thread> StartThread(const std::string& name, std::function<void()> b
 Status SetThreadNice(int nice) {
   // On Linux the priority of PRIO_PROCESS belongs to the thread; 0 is the calling one.
   if (setpriority(PRIO_PROCESS, 0, nice) != 0) return Status::FromErrno(errno, "setpriority");
+  return Status::Ok();
+}
+
+namespace {
+
+// linux/sched/types.h, which does not go together with the C library's headers; as of its first version.
+struct SchedulingAttributes {
+  uint32_t size = sizeof(SchedulingAttributes);
+  uint32_t policy = 0;
+  uint64_t flags = 0;
+  int32_t nice = 0;
+  uint32_t priority = 0;
+  uint64_t runtime_ns = 0;
+  uint64_t deadline_ns = 0;
+  uint64_t period_ns = 0;
+};
+
+}  // namespace
+
+Status SetThreadSlice(Duration slice, Slice whose) {
+  constexpr uint64_t kResetOnFork = 1;
+  SchedulingAttributes attributes;
+  if (syscall(SYS_sched_getattr, 0, &attributes, sizeof(attributes), 0) != 0) return Status::FromErrno(errno, "sched_getattr");
+  if (attributes.policy != SCHED_OTHER) return Status::Ok();
+  attributes.runtime_ns = static_cast<uint64_t>(slice.count());
+  if (whose == Slice::kOfThread) attributes.flags |= kResetOnFork;
+  if (syscall(SYS_sched_setattr, 0, &attributes, 0) != 0) return Status::FromErrno(errno, "sched_setattr");
   return Status::Ok();
 }
 

@@ -19,6 +19,13 @@ enum class IoClass { kNormal, kBestEffortLow, kIdle };
 
 // Adds to the thread's niceness (0 to 19); lowering it again needs a privilege.
 Status SetThreadNice(int nice);
+// How long the calling thread wants to run at a time, 0.1 to 100 ms (Linux 6.12; older kernels take no notice). With less than
+// others have, it gets a processor from them at once when it wakes up, for no larger share. Ok, too, where its policy knows none.
+enum class Slice {
+  kOfThread,         // threads that it starts have what the system gives
+  kOfItsThreadsToo,  // and the kernel's, which work for it
+};
+Status SetThreadSlice(Duration slice, Slice whose);
 // ioprio_set for this thread. Counts only with I/O schedulers that know it (bfq).
 Status SetThreadIoClass(IoClass io_class);
 // What the calling thread has had of processors since it began.
