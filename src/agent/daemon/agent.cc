@@ -253,6 +253,7 @@ std::string Agent::RunLoop() {
     // Declared before the last look: a client that publishes after that look sees it and wakes us.
     core_->control().agent_sleeping.store(dozing ? kAgentDozing : kAgentAsleep, std::memory_order_seq_cst);
     worked = sessions_.DrainAll() || core_->TakeNudge() || worked;
+    flush_.Dispatch();
     read_pauses_.Look();
     Status turned = core_->loop().RunOnce(worked                       ? Duration::zero()
                                           : dozing                     ? kDoze
