@@ -66,7 +66,8 @@ Status ProbeGivingUp(Store& store, const std::string& folder, const TemporaryOwn
   KEDGE_ASSIGN_OR_RETURN(const auto writer, store.CreateObject(folder + "/given-up", owner, 0));
   KEDGE_ASSIGN_OR_RETURN(const auto part, store.JoinObject(writer->handle()));
   KEDGE_RETURN_IF_ERROR(part->WriteAt(0, AsBytes("kedge")));
-  KEDGE_RETURN_IF_ERROR(part->Finish());
+  KEDGE_RETURN_IF_ERROR(
+      part->Finish().WithContext(store.description() + ": a part that another process contributes to an object does not arrive"));
   const std::string what = store.description() + ": an object that is given up halfway does not go away";
   KEDGE_RETURN_IF_ERROR(writer->Abandon().WithContext(what));
   KEDGE_ASSIGN_OR_RETURN(const std::vector<Temporary> left, store.ListTemporaries(folder, owner));

@@ -71,7 +71,8 @@ TEST_F(Probe, SaysThatPartsMayNotBeListed) {
   const auto probe =
       Run([](const std::string& line) { return line.starts_with("GET ") && line.find("uploadId=") != std::string::npos; });
   EXPECT_EQ(probe.status().code(), Code::kPermission);
-  EXPECT_NE(probe.status().message().find("an object that is given up halfway does not go away: GET s3://"), std::string::npos)
+  EXPECT_NE(probe.status().message().find("a part that another process contributes to an object does not arrive: GET s3:"),
+            std::string::npos)
       << probe.status().ToString();
   EXPECT_EQ(UploadsLeft(prefix_), 0u);
 }
