@@ -158,7 +158,9 @@ TEST_P(CopiesTest, ADamagedRecordInTheStoreIsNotBelieved) {
   kedge_context* context = Open("job.mode=sync");
   Take(context, 1, 2);
   Close(context);
-  for (const std::string& file : FilesBelow(folder_.store(), "/2-1-2/parts/")) FlipBit(file, 60);
+  for (const char* record : {"/2-1-2/version", "/2-1-2/parts/"}) {
+    for (const std::string& file : FilesBelow(folder_.store(), record)) FlipBit(file, 60);
+  }
   context = Open();
   ASSERT_KEDGE_OK(kedge_protect(context, 0, text_.data(), text_.size(), 1, nullptr));
   EXPECT_EQ(Restart(context), 1);
