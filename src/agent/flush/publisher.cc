@@ -319,11 +319,7 @@ void Publisher::OnPublishedHere(Version& published_version, const Outcome& outco
     throughput_.OnImageStored(job.store_id, stored_bytes, writing, published.syncing);
     throughput_.OnImageWritten(job.store_id, written.bytes, written.writing, published.syncing);
   }
-  if (completed) {
-    // Ranks that wait hear of it first: a successor that finds nothing of it on file looks into the store.
-    core_.events().version_changed(generation);
-    SaveFiles(*version);
-  }
+  if (completed) SaveFiles(*version);
   os::KillPoint("publish-saved");
   if (completed) {
     OnComplete(*version);
