@@ -327,10 +327,11 @@ def test_nodes_that_do_not_reach_fmirun_or_each_other_are_named(machine: Machine
 @pytest.mark.slow
 @needs_networks
 def test_a_host_whose_link_is_cut_is_replaced(machine: Machine, expected: str) -> None:
-    """Each host has an address of its own. What runs behind the cut ends by itself."""
+    """Each host has an address of its own. What runs behind the cut ends by itself, when no other fmirun has come for it."""
+    options = ["--fmi", "--ranks=4", "--launch-options=--interval 20 --orphan-timeout 5s"]
     with Network(machine) as network:
         first, second, spare, _ = machine.names
-        run = machine.start(*OPTIONS, "--nodes=2", "--patience=2s", "--", *JACOBI)
+        run = machine.start(*options, "--nodes=2", "--patience=2s", "--", *JACOBI)
         until(lambda: machine.protected(first))
         network.cut(second)
         report, log = machine.finish(run)
