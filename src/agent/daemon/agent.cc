@@ -246,7 +246,6 @@ std::string Agent::RunLoop() {
   int64_t message_ns = INT64_MIN / 2;
   for (;;) {
     bool worked = sessions_.DrainAll();
-    flush_.Dispatch();
     const int64_t now_ns = core_->clock().NowNs();
     if (worked) message_ns = now_ns;
     const bool dozing = now_ns - message_ns < kDozeAfterMessage.count();

@@ -25,15 +25,22 @@ Status CheckRange(const std::string& what, const Reply& reply, uint64_t bytes) {
   return Status(Code::kCorrupt, fmt::format("{}: {} bytes came where {} were asked for", what, reply.answer.into_bytes, bytes));
 }
 
-// Of `what`, whether the server has all parts that arrived. An object is made of what is listed, and the rest would be zeros.
-Status CheckListed(const std::string& what, const std::vector<ListedPart>& arrived, const std::vector<ListedPart>& listed) {
+using PartsByNumber = std::map<uint32_t, ListedPart>;
+
+// What the server has of the upload, where that has all parts that arrived from here. An object is made of what is listed, and
+// the rest would be zeros.
+Result<PartsByNumber> ListedWith(const std::vector<ListedPart>& arrived, Bucket& bucket, const Upload& upload) {
+  KEDGE_ASSIGN_OR_RETURN(const std::vector<ListedPart> parts, Uploads(bucket).Parts(upload.key, upload.id));
+  PartsByNumber listed;
+  for (const ListedPart& part : parts) listed[part.number] = part;
   for (const ListedPart& part : arrived) {
-    const auto found = std::ranges::find(listed, part.number, &ListedPart::number);
-    if (found == listed.end() || found->bytes != part.bytes) {
-      return Status(Code::kUnavailable, fmt::format("{}: part {} of its upload is gone", what, part.number));
+    const auto found = listed.find(part.number);
+    if (found == listed.end() || found->second.bytes != part.bytes) {
+      return Status(Code::kUnavailable,
+                    fmt::format("{}: part {} of its upload is gone", bucket.Describe(upload.key), part.number));
     }
   }
-  return Status::Ok();
+  return listed;
 }
 
 }  // namespace
@@ -303,10 +310,7 @@ Result<std::vector<ListedPart>> S3ObjectWriter::AllParts(const Upload& upload) {
   const bool has_gaps = own.size() < last;
   const bool may_be_more = place_.expected_bytes == 0 || end < place_.expected_bytes;
   if (!has_gaps && !may_be_more && !place_.is_shared) return own;
-  std::map<uint32_t, ListedPart> all;
-  KEDGE_ASSIGN_OR_RETURN(const std::vector<ListedPart> listed, Uploads(bucket_).Parts(upload.key, upload.id));
-  KEDGE_RETURN_IF_ERROR(CheckListed(bucket_.Describe(place_.key), own, listed));
-  for (const ListedPart& part : listed) all[part.number] = part;
+  KEDGE_ASSIGN_OR_RETURN(PartsByNumber all, ListedWith(own, bucket_, upload));
   for (const ListedPart& part : own) all[part.number] = part;
   const uint32_t count = all.empty() ? last : std::max(last, all.rbegin()->first);
   for (uint32_t number = 1; number <= count; ++number) {
@@ -382,8 +386,7 @@ Status S3ObjectContributor::Finish() {
   const std::vector<ListedPart> sent = parts_.Sent();
   if (sent.empty()) return Status::Ok();
   // The owner knows of these parts by the server's list alone.
-  KEDGE_ASSIGN_OR_RETURN(const std::vector<ListedPart> listed, Uploads(bucket_).Parts(upload_.key, upload_.id));
-  return CheckListed(bucket_.Describe(upload_.key), sent, listed);
+  return ListedWith(sent, bucket_, upload_).status();
 }
 
 // ---- Reading ----
